@@ -68,7 +68,7 @@ def is_slow(who: Contestant) -> bool:
 
 
 def in_sequence(bench: Bench) -> list[Line]:
-    row = "1. one run in sequence: p50 of a step over the raw commit measured around it"
+    row = "1. one run in sequence: p50 of a step over the raw commit, in turns"
     marks = {DEF: Mark(at_most=1.0), ASYNC: Mark(at_most=1.8)}
     contestants = [ours("def"), ours("async"), bare("inline"), bare("group"), *others(langgraph="graph")]
     figures = take_turns(bench, row, contestants, "sequence", lambda who: ("--n", "200" if is_slow(who) else "600"))
@@ -116,7 +116,7 @@ def at_once_lines(figures: Figures, with_dbos: Figures) -> list[Line]:
 
 
 def effects(bench: Bench) -> list[Line]:
-    row = "3. keyed effects in sequence: p50 of an effect over the raw commit measured around it"
+    row = "3. keyed effects in sequence: p50 of an effect over the raw commit, in turns"
     figures = take_turns(bench, row, [ours("def"), ours("async")], "effects", lambda _: ("--n", "400"))
     lines: list[Line] = []
     for name in figures.by_name:
