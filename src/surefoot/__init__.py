@@ -1,0 +1,91 @@
+"""Surefoot makes AI agents crash-safe: a journal, effects with a receiver's contract, and a crash test."""
+
+from .core.contract import Contract, keyed, lookup, natural, opaque
+from .core.errors import (
+    Abandoned,
+    Damaged,
+    Disagreement,
+    Diverged,
+    Exists,
+    NotCommitted,
+    NotDeterministic,
+    NotSent,
+    Refused,
+    RunBusy,
+    RunCancelled,
+    RunMismatch,
+    RunNotFound,
+    RunWaiting,
+    Several,
+    StepFailed,
+    StoreError,
+    StoreRefused,
+    SurefootError,
+    UsageError,
+    ValueRefused,
+)
+from .core.outcome import Confirmed, InDoubt
+from .effects.attempt import Attempt
+from .effects.effect import Effect, compensate, effect
+from .effects.transactional import create_receipts_table, same_transaction
+from .runtime.app import Surefoot
+from .runtime.choices import first, now, patched, random, sleep, timeout, uuid
+from .runtime.fork import gather, map
+from .runtime.runner import Handle
+from .runtime.step import Step, Workflow, step, workflow
+from .runtime.view import RunView
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Abandoned",
+    "Attempt",
+    "Confirmed",
+    "Contract",
+    "Damaged",
+    "Disagreement",
+    "Diverged",
+    "Effect",
+    "Exists",
+    "Handle",
+    "InDoubt",
+    "NotCommitted",
+    "NotDeterministic",
+    "NotSent",
+    "Refused",
+    "RunBusy",
+    "RunCancelled",
+    "RunMismatch",
+    "RunNotFound",
+    "RunView",
+    "RunWaiting",
+    "Several",
+    "Step",
+    "StepFailed",
+    "StoreError",
+    "StoreRefused",
+    "Surefoot",
+    "SurefootError",
+    "UsageError",
+    "ValueRefused",
+    "Workflow",
+    "compensate",
+    "create_receipts_table",
+    "effect",
+    "first",
+    "gather",
+    "keyed",
+    "lookup",
+    "map",
+    "natural",
+    "now",
+    "opaque",
+    "patched",
+    "random",
+    "same_transaction",
+    "sleep",
+    "step",
+    "timeout",
+    "uuid",
+    "workflow",
+]

@@ -1,0 +1,221 @@
+"""Every error names what was expected, what was found and what to do next.
+
+One tree, because a caller who wants "anything Surefoot says" catches one class. What the *world* did is a value
+(`outcome.py`), never an exception of this tree, except `Refused`, which is both. Signals that must cross `except
+Exception` in a user's code (suspension, a lost lease, shutdown) are BaseExceptions and live at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class SurefootError(Exception):
+    """Base of every error that Surefoot raises on purpose."""
+
+
+class UsageError(SurefootError):
+    """The code asked for something that cannot be kept safe; nothing was written or sent."""
+
+
+class ValueRefused(UsageError):
+    """A value cannot be stored exactly; `path` says where in it, `why` says what is wrong."""
+
+    def __init__(self, what: str, path: str = "", why: str = "") -> None:
+        super().__init__(f"{what}{path and ' at ' + path} cannot be stored exactly: {why}" if why else what)
+        self.what, self.path, self.why = what, path, why
+        self.rebuild_args = (what, path, why)
+
+
+class StepFailed(SurefootError):
+    """A step failed with an exception that is not a builtin and not named in its `raises=`."""
+
+    def __init__(self, step: str, type_name: str, message: str) -> None:
+        super().__init__(f"step {step!r} failed: {type_name}: {message}")
+        self.step, self.type_name, self.message = step, type_name, message
+        self.rebuild_args = (step, type_name, message)
+
+
+class Refused(SurefootError):
+    """The receiver refused the effect: it did not happen and will not. Also a value: see `Effect.outcome`."""
+
+    def __init__(self, reason: str = "refused", *, code: int | str | None = None, effect: str = "") -> None:
+        super().__init__(reason)
+        self.reason, self.code, self.effect = reason, code, effect
+
+
+class NotSent(SurefootError):
+    """Raised by an effect's body: the request has certainly not left, so it may be tried again."""
+
+
+class Exists(SurefootError):
+    """Raised by an effect's body: the receiver says that the object is there already.
+
+    With `receipt` it is known to be ours, and the effect is confirmed with it. Without, the lookup decides.
+    """
+
+    def __init__(self, receipt: object = None) -> None:
+        super().__init__("the receiver says that it exists already")
+        self.receipt = receipt
+
+
+class Several(SurefootError):
+    """Raised by a lookup: more than one object matches, so a person has to tell."""
+
+
+class Abandoned(SurefootError):
+    """A person gave this effect up; it will not be sent, and nobody knows whether it happened."""
+
+
+class Disagreement(SurefootError):
+    """Another request stands under the same identity. Both proposals are kept; nothing was sent for this one."""
+
+    def __init__(self, identity: str, held: str, asked: str, holder: str) -> None:
+        super().__init__(
+            f"identity {identity!r} is held by {holder} with another request.\n"
+            f"  recorded: {held}\n  asked:    {asked}\n"
+            "Nothing was sent for the second. Both proposals are listed by `surefoot doubts`; "
+            "use another identity for another action."
+        )
+        self.identity, self.held, self.asked, self.holder = identity, held, asked, holder
+        self.rebuild_args = (identity, held, asked, holder)
+
+
+class RunMismatch(UsageError):
+    """The id belongs to a run of another workflow or with other arguments; both sides are shown."""
+
+    def __init__(self, run_id: str, recorded: str, asked: str) -> None:
+        super().__init__(
+            f"run {run_id!r} exists with other arguments.\n  recorded: {recorded}\n  asked:    {asked}\n"
+            "Use the recorded arguments to resume it, or another id to start another run."
+        )
+        self.run_id, self.recorded, self.asked = run_id, recorded, asked
+
+
+class RunWaiting(SurefootError):
+    """The run cannot go on by itself; `reason` says what it waits for and how to give it that."""
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        super().__init__(f"run {run_id!r} waits: {reason}")
+        self.run_id, self.reason = run_id, reason
+
+
+class RunBusy(SurefootError):
+    """The run is live elsewhere and `when_running="refuse"` was asked for."""
+
+    def __init__(self, run_id: str, holder: str) -> None:
+        super().__init__(
+            f"run {run_id!r} is being run by {holder}; it was refused, not run twice. "
+            'Wait for it with when_running="wait", or end that process: its run is then taken over at once.'
+        )
+        self.run_id, self.holder = run_id, holder
+
+
+class RunCancelled(SurefootError):
+    """The run was cancelled."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"run {run_id!r} was cancelled")
+        self.run_id = run_id
+
+
+class RunNotFound(SurefootError):
+    """There is no such run in this store."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"no run {run_id!r} in this store; `surefoot runs` lists those that exist")
+        self.run_id = run_id
+
+
+class Damaged(SurefootError):
+    """A stored record does not match its digest: something changed its bytes. Nothing was replayed from it."""
+
+    def __init__(self, where: str, detail: str) -> None:
+        super().__init__(
+            f"{where} is damaged: {detail}. The run stops and nothing was replayed from it. "
+            "Check the disk, and restore the store from a copy taken before the damage."
+        )
+        self.where = where
+
+
+class Diverged(SurefootError):
+    """The code no longer matches its journal; the run stopped before any effect left."""
+
+    def __init__(self, run_id: str, what: str, recorded: Sequence[str], asked: str) -> None:
+        self.run_id, self.what, self.recorded, self.asked = run_id, what, tuple(recorded), asked
+        self.place = ""
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        """Both sides, the place in the code, and the ways through."""
+        shown = "\n".join(f"  recorded: {line}" for line in self.recorded[:8])
+        more = f"\n  (and {len(self.recorded) - 8} more)" if len(self.recorded) > 8 else ""
+        place = f" ({self.place})" if self.place else ""
+        return (
+            f"run {self.run_id!r} diverged: {self.what}; no effect was sent.\n{shown}{more}\n"
+            f"  the code asks for: {self.asked}{place}\n"
+            'Ways through: a renamed step takes `formerly="old name"`; changed flow goes behind `patched("name")`; '
+            "or run the old code until this run ends. `surefoot show --diverged` prints both sides."
+        )
+
+
+class NotDeterministic(UsageError):
+    """The workflow chose by time or finishing order in a way that a replay could not repeat."""
+
+
+class StoreError(SurefootError):
+    """The store could not do its work; what was acknowledged before stays."""
+
+
+class StoreRefused(StoreError):
+    """The store was refused at open because it could not keep its promise there."""
+
+
+class NotCommitted(StoreError):
+    """The write is certainly not in the store."""
+
+
+class CommitUnknown(StoreError):
+    """The commit may or may not have happened; the store has to be read again before anything else."""
+
+
+class ForkedStore(StoreError):
+    """The process forked after the store was opened."""
+
+    def __init__(self, opened_by: int, used_by: int) -> None:
+        super().__init__(
+            f"this store was opened by process {opened_by} and is used by process {used_by} after a fork. "
+            "A SQLite connection does not survive a fork: open Surefoot in the child, after the fork."
+        )
+
+
+class Signal(BaseException):
+    """Base of what has to cross a user's `except Exception`."""
+
+
+class Halt(Signal):
+    """The run must stop here and now with `error`, whatever the workflow would do with an ordinary exception."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Suspend(Signal):
+    """The branch cannot go on: an effect is in doubt and parked."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class LeaseLost(Signal):
+    """Another owner has the run now; this one stops and changes nothing."""
+
+
+class CancelRequested(Signal):
+    """The run was cancelled while it was running here."""
+
+
+class Stopping(Signal):
+    """The process is shutting down; the run is released and can be resumed."""

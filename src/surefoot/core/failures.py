@@ -1,0 +1,73 @@
+"""Exceptions as values: builtins and those that a step names come back as themselves, others as StepFailed.
+
+Live and on replay the workflow gets the exception that was rebuilt from the record, so both see the same. Nothing is
+imported by a name found in the record: classes come from `builtins` or from the step's own `raises=`.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import msgspec
+
+from .errors import Abandoned, Disagreement, Refused, StepFailed, UsageError, ValueRefused
+
+MESSAGE_CHARACTERS = 4000
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """What the journal keeps of an exception."""
+
+    type: str
+    message: str
+    args: list[Any] | None = None
+
+
+_encode = msgspec.json.encode
+_decode = msgspec.json.Decoder(Failure).decode
+
+
+def _clean(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()[:MESSAGE_CHARACTERS]
+
+
+def encode_failure(error: BaseException) -> bytes:
+    """The exception's class, message and, when they are plain values, its arguments."""
+    args: list[Any] | None = list(getattr(error, "rebuild_args", error.args))
+    try:
+        if any(not isinstance(arg, str | int | float | bool | None) for arg in args):
+            args = None
+        content = _encode(Failure(type(error).__qualname__, _clean(str(error)), args))
+    except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError):
+        content = _encode(Failure(type(error).__qualname__, _clean(str(error))))
+    return content
+
+
+def rebuild_failure(content: bytes, step: str, raises: tuple[type[BaseException], ...]) -> BaseException:
+    """The exception that a workflow sees for a recorded failure."""
+    failure = _decode(content)
+    for kind in (*raises, *_BUILTINS, *_OURS):
+        if kind.__qualname__ == failure.type:
+            return _rebuild(kind, failure) or StepFailed(step, failure.type, failure.message)
+    return StepFailed(step, failure.type, failure.message)
+
+
+def _rebuild(kind: type[BaseException], failure: Failure) -> BaseException | None:
+    for args in (failure.args, [failure.message]):
+        if args is None:
+            continue
+        try:
+            error = kind(*args)
+        except Exception:
+            continue
+        return error
+    return None
+
+
+_BUILTINS = tuple(
+    value
+    for value in vars(builtins).values()
+    if isinstance(value, type) and issubclass(value, Exception) and not issubclass(value, ExceptionGroup)
+)
+_OURS = (StepFailed, Refused, Abandoned, Disagreement, ValueRefused, UsageError)

@@ -1,0 +1,104 @@
+"""Names that outlive a process: run ids, slots and keys. Their derivation is frozen by a test.
+
+Changing one byte of `derive_key` would send every effect that is in doubt under a second key, so it never changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import string
+import struct
+
+from .errors import UsageError
+
+KEY_BYTES = 16
+_BASE32 = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+def derive_key(namespace: str, identity: str) -> str:
+    """128 bits from namespace and identity, as 32 hex digits; the same for ever, on every machine."""
+    space, name = namespace.encode(), identity.encode()
+    framed = struct.pack(">I", len(space)) + space + struct.pack(">I", len(name)) + name
+    return hashlib.blake2b(framed, digest_size=KEY_BYTES, person=b"surefoot-key-v1").hexdigest()
+
+
+def render_key(key: str, shape: str, length: int = 0) -> str:
+    """Render a derived key as a receiver wants it.
+
+    Shapes: `uuid` (version 4 layout), `uuid5`, `hex`, `base32` (lower case, no look-alikes), `number` (decimal digits).
+    `length` shortens `hex`, `base32` and `number`; under 16 hex digits' worth it is refused, since keys would collide.
+    """
+    raw = int(key, 16)
+    match shape:
+        case "uuid" | "uuid5":
+            version = 4 if shape == "uuid" else 5
+            bits = raw & ~(0xF << 76) & ~(0x3 << 62) | version << 76 | 0x2 << 62
+            text = f"{bits:032x}"
+            return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        case "hex":
+            text = key
+        case "base32":
+            text = "".join(_BASE32[raw >> shift & 31] for shift in range(125, -1, -5))
+        case "number":
+            text = str(raw).rjust(39, "0")
+        case _:
+            raise UsageError(f"unknown key shape {shape!r}; expected uuid, uuid5, hex, base32 or number")
+    return text[:length] if length else text
+
+
+def check_key_shape(shape: str, length: int) -> None:
+    """Refuse a shape that would leave fewer than 64 bits."""
+    render_key("0" * 32, shape)
+    floor = {"hex": 16, "base32": 13, "number": 19}.get(shape, 0)
+    if length and length < floor:
+        raise UsageError(f"a {shape} key of {length} characters has fewer than 64 bits; use at least {floor}")
+
+
+def check_id(text: object, what: str) -> str:
+    """Accept 1 to 200 printable characters without control characters or surrogates."""
+    if not isinstance(text, str):
+        raise UsageError(f"{what} must be a string, found {type(text).__name__}")
+    if not 1 <= len(text) <= 200:
+        raise UsageError(f"{what} must have 1 to 200 characters, found {len(text)}")
+    bad = next((c for c in text if ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000), None)
+    if bad is not None or text != text.strip():
+        raise UsageError(f"{what} {text!r} holds a control character, a surrogate or outer blanks; use printable text")
+    return text
+
+
+def check_name(text: object, what: str) -> str:
+    """Accept a step, effect or workflow name: printable, without `/` and `#`, which build slots."""
+    name = check_id(text, what)
+    if "/" in name or "#" in name:
+        raise UsageError(f"{what} {name!r} holds '/' or '#', which separate the parts of a slot; choose another name")
+    return name
+
+
+def slot_of(branch: str, name: str, occurrence: int) -> str:
+    """Slot = branch path + name + how many times that name was asked for in that branch."""
+    slot = f"{branch}/{name}" if branch else name
+    return f"{slot}#{occurrence}" if occurrence else slot
+
+
+def branch_of(slot: str) -> str:
+    """The branch path of a slot; the root is the empty string."""
+    return slot.rpartition("/")[0]
+
+
+def fill_identity(template: str, arguments: dict[str, object]) -> str:
+    """Fill `"review:{partner}"` from the arguments by plain name; anything cleverer is refused."""
+    parts: list[str] = []
+    for literal, field, spec, conversion in string.Formatter().parse(template):
+        parts.append(literal)
+        if field is None:
+            continue
+        if spec or conversion or field not in arguments:
+            known = ", ".join(sorted(arguments)) or "none"
+            raise UsageError(
+                f"identity template {template!r} names {{{field}}}; it may only name arguments (here: {known})"
+            )
+        value = arguments[field]
+        if not isinstance(value, str | int) or isinstance(value, bool):
+            raise UsageError(f"identity argument {field!r} must be a str or int, found {type(value).__name__}")
+        parts.append(str(value))
+    return check_id("".join(parts), "identity")

@@ -1,0 +1,204 @@
+"""The journal of a run: entries, the chain that seals them, and replay by slot.
+
+Slot = branch path + name + occurrence. A recorded entry is handed out once, when the code asks for its slot with the
+same arguments. Code that changed shows as an entry that nobody asks for, and while one of a branch is unread, no
+effect of that branch is sent. The recorded position is only a witness for reports.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import msgspec
+
+from .digest import chain_link, chain_seed
+from .errors import Damaged, Diverged
+from .ids import branch_of, slot_of
+
+PREVIEW_CHARACTERS = 80
+
+
+class EntryKind(IntEnum):
+    """What an entry records. Numbers are stored; they never change."""
+
+    STEP = 1
+    FAILURE = 2
+    INTENT = 3
+    OUTCOME = 4
+    MARK = 5
+
+
+_FAMILY = {
+    EntryKind.STEP: "step",
+    EntryKind.FAILURE: "step",
+    EntryKind.INTENT: "effect",
+    EntryKind.OUTCOME: "effect",
+    EntryKind.MARK: "mark",
+}
+
+
+class Draft(msgspec.Struct, frozen=True, gc=False):
+    """An entry before it has its place in the chain."""
+
+    kind: int
+    slot: str
+    args_digest: bytes
+    preview: str
+    value: bytes
+    at: float
+    attempts: int = 1
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """A sealed entry as it is stored; `digest` chains it to the one before."""
+
+    seq: int
+    kind: int
+    slot: str
+    args_digest: bytes
+    preview: str
+    value: bytes
+    at: float
+    attempts: int
+    digest: bytes
+
+    def text(self) -> str:
+        """For reports: what was recorded, and where it stood."""
+        family = _FAMILY[EntryKind(self.kind)]
+        return f"{family} {self.slot}({self.preview})  [entry {self.seq}]"
+
+
+class Head(msgspec.Struct, frozen=True, gc=False):
+    """The end of a run's journal."""
+
+    length: int
+    digest: bytes
+
+
+def first_head(run_id: str) -> Head:
+    """The head of an empty journal."""
+    return Head(0, chain_seed(run_id))
+
+
+def _described(seq: int, kind: int, slot: str, preview: str, at: float, attempts: int) -> str:
+    return f"{seq}\0{kind}\0{slot}\0{preview}\0{at!r}\0{attempts}"
+
+
+def seal(head: Head, draft: Draft) -> tuple[Entry, Head]:
+    """Give a draft its place at the end of the chain."""
+    seq, at = head.length, round(draft.at * 1000) / 1000
+    described = _described(seq, draft.kind, draft.slot, draft.preview, at, draft.attempts)
+    link = chain_link(head.digest, described, draft.args_digest, draft.value)
+    entry = Entry(
+        seq, draft.kind, draft.slot, draft.args_digest, draft.preview, draft.value, at, draft.attempts, link
+    )
+    return entry, Head(seq + 1, link)
+
+
+def verify(run_id: str, entries: list[Entry]) -> Head:
+    """Check every link; returns the head. Raises Damaged naming the first entry that does not fit."""
+    length, link = 0, chain_seed(run_id)
+    for entry in entries:
+        if entry.seq != length:
+            raise Damaged(f"run {run_id!r}", f"entry {length} is missing (found entry {entry.seq} in its place)")
+        described = _described(entry.seq, entry.kind, entry.slot, entry.preview, entry.at, entry.attempts)
+        link = chain_link(link, described, entry.args_digest, entry.value)
+        if link != entry.digest:
+            raise Damaged(f"entry {entry.seq} ({entry.slot}) of run {run_id!r}", "its bytes do not match its digest")
+        length += 1
+    return Head(length, link)
+
+
+class Branch:
+    """One line of a run's code: the root, or a child made by gather, a task or `first`."""
+
+    __slots__ = ("busy", "children", "counts", "path")
+
+    def __init__(self, path: str) -> None:
+        """`counts`: how often each name was asked for here; `busy`: what is in flight here, for misuse reports."""
+        self.path = path
+        self.counts: dict[str, int] = {}
+        self.children = 0
+        self.busy = ""
+
+    def next_slot(self, name: str) -> tuple[str, int]:
+        """The slot of the next use of `name` in this branch."""
+        occurrence = self.counts.get(name, 0)
+        self.counts[name] = occurrence + 1
+        return slot_of(self.path, name, occurrence), occurrence
+
+
+class Replay:
+    """What a run has recorded and the code has not asked for yet."""
+
+    def __init__(self, run_id: str, entries: list[Entry]) -> None:
+        """`entries` must be verified."""
+        self.run_id = run_id
+        self._recorded: dict[str, Entry] = {}
+        self._unread: dict[str, int] = {}
+        self._opened: set[str] = {""}
+        for entry in entries:
+            if entry.slot not in self._recorded:
+                branch = branch_of(entry.slot)
+                self._unread[branch] = self._unread.get(branch, 0) + 1
+            self._recorded[entry.slot] = entry
+
+    def open_child(self, parent: Branch) -> Branch:
+        """A child branch; its path is fixed by the order of creation, so finishing order never matters."""
+        path = f"{parent.path}.{parent.children}" if parent.path else str(parent.children)
+        parent.children += 1
+        if self._recorded:
+            self._opened.add(path)
+        return Branch(path)
+
+    def is_recorded(self, branch: Branch, name: str) -> bool:
+        """True if the next use of `name` in this branch is recorded."""
+        return slot_of(branch.path, name, branch.counts.get(name, 0)) in self._recorded
+
+    def is_behind(self, branch: Branch) -> bool:
+        """True while recorded entries of this branch are unread."""
+        return bool(self._unread.get(branch.path))
+
+    def take(
+        self, branch: Branch, names: tuple[str, ...], args_digest: bytes, preview: str, family: str
+    ) -> tuple[str, Entry | None]:
+        """The slot of the next use of `names[0]` here, and its entry if one is recorded (also under a former name).
+
+        Raises Diverged when the recorded entry was made with other arguments or by another kind of thing.
+        """
+        slot, occurrence = branch.next_slot(names[0])
+        if not self._recorded:
+            return slot, None
+        for name in names:
+            recorded = slot_of(branch.path, name, occurrence)
+            entry = self._recorded.get(recorded)
+            if entry is None:
+                continue
+            asked = f"{family} {slot}({preview})"
+            if _FAMILY[EntryKind(entry.kind)] != family:
+                raise Diverged(self.run_id, f"{slot} was recorded as another kind", [entry.text()], asked)
+            if entry.args_digest != args_digest:
+                raise Diverged(self.run_id, f"{slot} was recorded with other arguments", [entry.text()], asked)
+            del self._recorded[recorded]
+            self._unread[branch.path] -= 1
+            return slot, entry
+        return slot, None
+
+    def may_send(self, branch: Branch, asked: str) -> None:
+        """Raises Diverged while a recorded entry of this branch, or of a child that was never opened, is unread."""
+        if not self._recorded:
+            return
+        prefix = f"{branch.path}." if branch.path else ""
+        stray = [
+            path
+            for path, count in self._unread.items()
+            if count and (path == branch.path or (path not in self._opened and path.startswith(prefix)))
+        ]
+        if stray:
+            unread = [e.text() for e in self._recorded.values() if branch_of(e.slot) in stray]
+            what = "an effect would be sent while recorded entries of its branch were not asked for"
+            raise Diverged(self.run_id, what, unread, asked)
+
+    def unread(self) -> list[Entry]:
+        """Entries that the code has not asked for, in recorded order."""
+        return sorted(self._recorded.values(), key=lambda entry: entry.seq)

@@ -1,0 +1,47 @@
+"""What became of an effect, as values: Confirmed, Refused (see `errors.py`), InDoubt."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+R = TypeVar("R")
+
+
+class Confirmed(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
+    """It happened; `receipt` is the proof, `effect` is the key under which it stands."""
+
+    receipt: R
+    effect: str
+    name: str = ""
+
+
+class InDoubt(msgspec.Struct, frozen=True, kw_only=True):
+    """It may have happened, nobody can know by asking, and a person has to tell."""
+
+    effect: str
+    name: str
+    run: str
+    reason: str
+
+    def how(self) -> str:
+        """The command that ends this doubt."""
+        return (
+            f"surefoot resolve {self.run or '-'} {self.effect[:12]} --happened JSON | --did-not-happen | --abandon "
+            "--why TEXT"
+        )
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """How one attempt ended, as far as this process can tell.
+
+    `landed`: with `receipt` (encoded). `refused`: the contract names the answer. `unsent`: certainly not sent.
+    `exists`: the receiver says it is there. `in_flight`: an earlier try is still running there. `unknown`: anything else.
+    """
+
+    kind: str
+    receipt: bytes = b""
+    reason: str = ""
+    code: int | str | None = None
+    value: Any = None

@@ -1,0 +1,312 @@
+"""Values go to JSON and come back as the annotation says, exactly, or are refused.
+
+The workflow is always given the value that was read back from its stored form, live and on replay alike, so the two
+cannot differ. There is one codec and no fallback: no pickle, no import by a name found in data.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from .errors import UsageError, ValueRefused
+
+VALUE_BYTES_MAX = 64 << 20
+DEPTH_MAX = 200
+
+
+def _encode_foreign(value: Any) -> Any:
+    dump = getattr(type(value), "model_dump", None)
+    if dump is not None:
+        return value.model_dump(mode="json")
+    raise TypeError(f"{type(value).__qualname__} is not a kind of value that can be stored")
+
+
+def _decode_foreign(kind: type, plain: Any) -> Any:
+    validate = getattr(kind, "model_validate", None)
+    if validate is not None:
+        return validate(plain)
+    raise TypeError(f"{kind.__qualname__} cannot be read back")
+
+
+_encode = msgspec.json.Encoder(enc_hook=_encode_foreign).encode
+_encode_sorted = msgspec.json.Encoder(enc_hook=_encode_foreign, order="sorted").encode
+_decode_any = msgspec.json.Decoder().decode
+
+
+def _field_names(value: Any) -> list[str] | None:
+    if isinstance(value, msgspec.Struct):
+        return list(value.__struct_fields__)
+    if is_dataclass(value):
+        return [field.name for field in dataclass_fields(value)]
+    if hasattr(type(value), "model_fields"):
+        return list(type(value).model_fields)
+    return None
+
+
+def difference(before: Any, after: Any, path: str = "$", depth: int = 0) -> tuple[str, str] | None:
+    """Where `after` (read back) is not exactly `before`: (path, why), or None.
+
+    An int that an annotation reads back as an equal float is accepted, since the workflow sees the float both times.
+    """
+    if depth > DEPTH_MAX:
+        return path, f"it is nested deeper than {DEPTH_MAX}"
+    kind = type(before)
+    if kind is str or before is None or kind is bool:
+        return None if type(after) is kind and before == after else _differs(before, after, path)
+    if kind is dict and type(after) is dict:
+        if before.keys() != after.keys():
+            return path, "its keys come back changed; keys must be strings, or the annotation must name their type"
+        for key, value in before.items():
+            if (found := difference(value, after[key], f"{path}.{key}", depth + 1)) is not None:
+                return found
+        return None
+    if kind in (list, tuple) and type(after) is kind:
+        if len(before) != len(after):
+            return path, "its length comes back changed"
+        for index, value in enumerate(before):
+            if (found := difference(value, after[index], f"{path}[{index}]", depth + 1)) is not None:
+                return found
+        return None
+    if kind is int and type(after) is float and before == after:
+        return None
+    if kind is not type(after):
+        return _differs(before, after, path)
+    names = None if kind in (int, float) else _field_names(before)
+    if names is not None:
+        for name in names:
+            found = difference(getattr(before, name), getattr(after, name), f"{path}.{name}", depth + 1)
+            if found is not None:
+                return found
+        return None
+    return None if before == after else _differs(before, after, path)
+
+
+def _differs(before: Any, after: Any, path: str) -> tuple[str, str]:
+    if isinstance(before, float) and not math.isfinite(before):
+        return path, f"{before!r} has no JSON form"
+    was, now = type(before).__qualname__, type(after).__qualname__
+    if was == now:
+        return path, f"this {was} comes back changed ({before!r} as {after!r})"
+    return path, f"a {was} comes back as {now}; annotate the exact type (for a result: the return type)"
+
+
+def refuse_inexact(value: Any, what: str) -> None:
+    """Refuse what JSON would silently change: NaN, infinities, keys that are not strings, depth."""
+    found = _inexact(value, "$", 0)
+    if found is not None:
+        raise ValueRefused(what, *found)
+
+
+def _inexact(value: Any, path: str, depth: int) -> tuple[str, str] | None:
+    kind = type(value)
+    if kind is str or kind is int or value is None or kind is bool:
+        return None
+    if kind is float:
+        return None if math.isfinite(value) else (path, f"{value!r} has no JSON form")
+    if depth > DEPTH_MAX:
+        return path, f"it is nested deeper than {DEPTH_MAX}"
+    if isinstance(value, Mapping):
+        for key, item in typing.cast("Mapping[Any, Any]", value).items():
+            if not isinstance(key, str):
+                return f"{path}.{key}", f"the key is a {type(key).__qualname__}; keys must be strings"
+            if (found := _inexact(item, f"{path}.{key}", depth + 1)) is not None:
+                return found
+    elif kind in (list, tuple):
+        for index, item in enumerate(value):
+            if (found := _inexact(item, f"{path}[{index}]", depth + 1)) is not None:
+                return found
+    elif not isinstance(value, Enum) and (names := _field_names(value)) is not None:
+        for name in names:
+            if (found := _inexact(getattr(value, name), f"{path}.{name}", depth + 1)) is not None:
+                return found
+    return None
+
+
+def encode_canonical(value: Any, what: str) -> bytes:
+    """Canonical JSON (sorted keys) of arguments, for digests and requests; raises ValueRefused."""
+    refuse_inexact(value, what)
+    return _guarded(_encode_sorted, value, what)
+
+
+def _guarded(encoder: Callable[[Any], bytes], value: Any, what: str) -> bytes:
+    try:
+        content = encoder(value)
+    except RecursionError:
+        raise ValueRefused(what, "", f"it is nested deeper than {DEPTH_MAX}, or refers to itself") from None
+    except UnicodeEncodeError as error:
+        raise ValueRefused(what, "", f"a string holds a lone surrogate ({error.reason})") from None
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+        raise ValueRefused(what, "", str(error)) from None
+    if len(content) > VALUE_BYTES_MAX:
+        raise ValueRefused(what, "", f"it takes {len(content):,} bytes, more than {VALUE_BYTES_MAX:,}")
+    return content
+
+
+class Codec:
+    """Encodes values of one annotation and reads them back; `settle` is what the runtime uses."""
+
+    def __init__(self, hint: Any, what: str) -> None:
+        """Raises UsageError when values of `hint` cannot be read back."""
+        self.what = what
+        self._members: list[Codec] = []
+        self._adapter: Any = None
+        self._decode: Callable[[bytes], Any] = _decode_any
+        if hint is Any or hint is inspect.Parameter.empty or isinstance(hint, typing.TypeVar):
+            return
+        hint = type(None) if hint is None else hint
+        try:
+            self._decode = msgspec.json.Decoder(hint, dec_hook=_decode_foreign).decode
+        except (TypeError, NameError) as error:
+            self._fall_back(hint, error)
+
+    def _fall_back(self, hint: Any, error: Exception) -> None:
+        if typing.get_origin(hint) in (typing.Union, types.UnionType):
+            self._members = [Codec(member, self.what) for member in typing.get_args(hint)]
+            return
+        if "pydantic" in sys.modules:
+            self._adapter = sys.modules["pydantic"].TypeAdapter(hint)
+            self._decode = self._adapter.validate_json
+            return
+        raise UsageError(f"{self.what}: values of {hint!r} cannot be read back exactly ({error})") from None
+
+    def settle(self, value: Any) -> tuple[bytes, Any]:
+        """Encode, read back, compare; returns (stored bytes, the value that the workflow sees)."""
+        if self._members:
+            return self._settle_union(value)
+        if self._adapter is not None:
+            content = _guarded(self._adapter.dump_json, value, self.what)
+        else:
+            content = _guarded(_encode, value, self.what)
+        try:
+            after = self._decode(content)
+        except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
+            raise ValueRefused(self.what, "", f"it cannot be read back as annotated: {error}") from None
+        if (found := difference(value, after)) is not None:
+            raise ValueRefused(self.what, *found)
+        return content, after
+
+    def _settle_union(self, value: Any) -> tuple[bytes, Any]:
+        reasons: list[str] = []
+        for index, member in enumerate(self._members):
+            try:
+                content, after = member.settle(value)
+            except ValueRefused as refused:
+                reasons.append(refused.why)
+            else:
+                return b"[%d,%b]" % (index, content), after
+        raise ValueRefused(self.what, "", "it is exactly none of the union's members: " + "; ".join(reasons))
+
+    def decode(self, content: bytes) -> Any:
+        """Read a stored value back; raises UsageError when the annotation no longer fits it."""
+        try:
+            if self._members:
+                index, raw = msgspec.json.decode(content, type=tuple[int, msgspec.Raw])
+                return self._members[index].decode(bytes(raw))
+            return self._decode(content)
+        except (msgspec.MsgspecError, ValueError, TypeError, IndexError) as error:
+            raise UsageError(
+                f"{self.what}: the recorded value {content[:120]!r} no longer fits the annotation ({error}); "
+                "restore the annotation, or make the new one accept the old value"
+            ) from None
+
+
+def resolve_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Annotations of a function; one that cannot be resolved (a name local to a function) counts as absent."""
+    try:
+        return typing.get_type_hints(function)
+    except (NameError, TypeError, AttributeError):
+        return {name: hint for name, hint in function.__annotations__.items() if not isinstance(hint, str)}
+
+
+class ArgumentsCodec:
+    """Binds, encodes and restores the arguments of one function, by parameter name.
+
+    `skip` leading parameters (`self`, `attempt`) and those named in `ignore` stay out of the record.
+    """
+
+    def __init__(self, function: Callable[..., Any], what: str, *, skip: int = 0, ignore: tuple[str, ...] = ()) -> None:
+        self.what, self.function = what, function
+        signature = inspect.signature(function)
+        parameters = list(signature.parameters.values())[skip:]
+        self._signature = signature.replace(parameters=parameters)
+        self._plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
+        self._names = [p.name for p in parameters]
+        self._defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+        self._parameters = {p.name: p for p in parameters}
+        self._ignore = frozenset(ignore)
+        if unknown := self._ignore - set(self._names):
+            raise UsageError(f"{what}: ignore= names {sorted(unknown)}, which are no parameters of it")
+        self._codecs: dict[str, Codec] | None = None
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Arguments by name with defaults filled in; raises the TypeError that a plain call would raise."""
+        if self._plain and not kwargs and len(args) == len(self._names):
+            return dict(zip(self._names, args, strict=True))
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.arguments
+
+    def encode(self, bound: dict[str, Any]) -> bytes:
+        """Canonical JSON of the bound arguments; raises ValueRefused naming the argument."""
+        if self._ignore:
+            bound = {name: value for name, value in bound.items() if name not in self._ignore}
+        try:
+            return encode_canonical(bound, f"the arguments of {self.what}")
+        except ValueRefused as refused:
+            raise self._name_culprit(bound, refused) from None
+
+    def _name_culprit(self, bound: dict[str, Any], refused: ValueRefused) -> ValueRefused:
+        for name, value in bound.items():
+            try:
+                encode_canonical(value, name)
+            except ValueRefused as inner:
+                hint = "" if inner.path else f'; pass what identifies it instead, or leave it out with ignore=("{name}",)'
+                return ValueRefused(f"argument {name!r} of {self.what}", inner.path, inner.why + hint)
+        return refused
+
+    def restore(self, content: bytes, bound: dict[str, Any] | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """(args, kwargs) as annotated, from their stored form; ignored parameters are taken from `bound`."""
+        codecs = self._resolved()
+        live = {name: value for name, value in (bound or {}).items() if name in self._ignore}
+        raws = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        for name, parameter in self._parameters.items():
+            if name in live:
+                value = live[name]
+            elif name in raws:
+                value = codecs[name].decode(bytes(raws[name]))
+            else:
+                continue
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                args.extend(value)
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                kwargs.update(value)
+            elif parameter.kind is parameter.KEYWORD_ONLY:
+                kwargs[name] = value
+            else:
+                args.append(value)
+        return tuple(args), kwargs
+
+    def _resolved(self) -> dict[str, Codec]:
+        if self._codecs is None:
+            hints = resolve_hints(self.function)
+            self._codecs = {
+                name: Codec(
+                    Any if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) else hints.get(name, Any),
+                    f"argument {name!r} of {self.what}",
+                )
+                for name, p in self._parameters.items()
+            }
+        return self._codecs

@@ -1,0 +1,417 @@
+"""Everything that can be written, each as a frozen value that decides for itself.
+
+A store only loads records, calls `decide`, and saves what was put, all in one transaction. So the rules (fence, lease,
+identity, transition) are in one place, and two databases cannot disagree about them.
+
+Every write can be tried again after a commit of unknown outcome: `stamp` is unique, and a record that already
+carries it was already changed by this write. An entry is recognised by its slot and kind. A write that only adds
+evidence leaves the stamp alone, so that it cannot hide another's.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from .effect import OPEN, TERMINAL, Do, Effect, Event, Evidence, Status, apply, with_evidence
+from .effect import IllegalMove as IllegalMove
+from .journal import Draft
+from .lease import Owner, Vantage
+from .run import FINAL, Run, RunDo, RunStatus, apply_run
+
+Blobs = tuple[tuple[bytes, bytes], ...]
+
+
+class Verdict(StrEnum):
+    """What became of a write. Only `done` and `took` changed the caller's own record."""
+
+    DONE = "done"
+    TOOK = "took"
+    EXISTS = "exists"
+    BUSY = "busy"
+    FENCED = "fenced"
+    CANCELLED = "cancelled"
+    ENDED = "ended"
+    DISAGREES = "disagrees"
+    MISSING = "missing"
+    ILLEGAL = "illegal"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The verdict, and the record as it stands now."""
+
+    verdict: Verdict
+    run: Run | None = None
+    effect: Effect | None = None
+    holder: str = ""
+
+
+DONE = Answer(Verdict.DONE)
+
+
+class View(Protocol):
+    """What a write may see and change: records as they stand inside this transaction."""
+
+    again: bool
+
+    def run(self, run_id: str) -> Run | None:
+        """The run as it stands, earlier writes of this batch included."""
+        ...
+
+    def effect(self, key: str) -> Effect | None:
+        """The effect as it stands, earlier writes of this batch included."""
+        ...
+
+    def owner(self, owner_id: int) -> Owner | None:
+        """A process that works, or worked, on this store."""
+        ...
+
+    def put_run(self, run: Run) -> None:
+        """Save it at the end of this transaction."""
+        ...
+
+    def put_effect(self, effect: Effect) -> None:
+        """Save it at the end of this transaction."""
+        ...
+
+    def put_owner(self, owner: Owner) -> None:
+        """Save it at the end of this transaction."""
+        ...
+
+    def put_blobs(self, blobs: Blobs) -> None:
+        """Save large values under their hashes, once."""
+        ...
+
+    def append(self, run_id: str, draft: Draft) -> None:
+        """Seal it and put it at the end of the run's journal."""
+        ...
+
+    def has_entry(self, run_id: str, slot: str, kind: int) -> bool:
+        """True if the journal holds it already (asked only when a write is tried again)."""
+        ...
+
+    def seal_of(self, run_id: str) -> tuple[int, bytes]:
+        """Length and last digest of the run's journal."""
+        ...
+
+
+class Write(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all writes. `run_id` is the run whose order it belongs to ("" for none)."""
+
+    run_id: str = ""
+    stamp: int = 0
+
+    def decide(self, view: View) -> Answer:
+        """Judge and change what `view` shows; raises nothing but bugs."""
+        raise NotImplementedError
+
+
+def owned(run: Run | None, fence: int) -> Verdict:
+    """May the holder of this fence token write to this run?"""
+    if run is None:
+        return Verdict.MISSING
+    if run.fence != fence or run.status is not RunStatus.RUNNING:
+        return Verdict.FENCED
+    return Verdict.DONE
+
+
+class Join(Write, frozen=True, kw_only=True):
+    """A process appears, or extends its lease."""
+
+    owner: Owner
+
+    def decide(self, view: View) -> Answer:
+        """Always done: an owner's row is its own."""
+        view.put_owner(self.owner)
+        return DONE
+
+
+class StartRun(Write, frozen=True, kw_only=True):
+    """Create a run, claimed by its creator, unless the id is taken."""
+
+    run: Run
+    blobs: Blobs = ()
+
+    def decide(self, view: View) -> Answer:
+        """Done, or exists with the run that holds the id."""
+        held = view.run(self.run.id)
+        if held is not None:
+            same = held.stamp == self.run.stamp
+            return Answer(Verdict.DONE if same else Verdict.EXISTS, run=held)
+        view.put_run(self.run)
+        if self.blobs:
+            view.put_blobs(self.blobs)
+        return Answer(Verdict.DONE, run=self.run)
+
+
+class ClaimRun(Write, frozen=True, kw_only=True):
+    """Take a run that nobody works on."""
+
+    vantage: Vantage
+    why: str
+
+    def decide(self, view: View) -> Answer:
+        """Took (with a higher fence token), busy, ended, or missing."""
+        run = view.run(self.run_id)
+        if run is None:
+            return Answer(Verdict.MISSING)
+        if run.stamp == self.stamp:
+            return Answer(Verdict.TOOK, run=run)
+        if run.status in FINAL:
+            return Answer(Verdict.ENDED, run=run)
+        holder = view.owner(run.owner) if run.owner else None
+        if not self.vantage.may_take_from(run.owner, holder):
+            return Answer(Verdict.BUSY, run=run, holder=holder.name() if holder else "")
+        why = self.why or ("the owner died" if run.owner else run.reason or "it was released")
+        taken = apply_run(run, RunDo.CLAIM, self.vantage.at, owner=self.vantage.owner, why=why)
+        taken = replace(taken, stamp=self.stamp)
+        view.put_run(taken)
+        return Answer(Verdict.TOOK, run=taken)
+
+
+class Append(Write, frozen=True, kw_only=True):
+    """Put one entry at the end of a run's journal."""
+
+    fence: int
+    draft: Draft
+    blobs: Blobs = ()
+
+    def decide(self, view: View) -> Answer:
+        """Done, or why this owner may not write any more."""
+        if view.again and view.has_entry(self.run_id, self.draft.slot, self.draft.kind):
+            return DONE
+        run = view.run(self.run_id)
+        verdict = owned(run, self.fence)
+        if verdict is not Verdict.DONE:
+            return Answer(verdict, run=run)
+        view.append(self.run_id, self.draft)
+        if self.blobs:
+            view.put_blobs(self.blobs)
+        if run is not None and run.cancel_at:
+            return Answer(Verdict.CANCELLED, run=run)
+        return DONE
+
+
+class EndRun(Write, frozen=True, kw_only=True):
+    """End an owner's work on a run: for good, or until somebody claims it again."""
+
+    fence: int
+    do: RunDo
+    at: float
+    reason: str = ""
+    result: bytes = b""
+    blobs: Blobs = ()
+
+    def decide(self, view: View) -> Answer:
+        """Done, or fenced."""
+        run = view.run(self.run_id)
+        if run is not None and run.stamp == self.stamp:
+            return Answer(Verdict.DONE, run=run)
+        verdict = owned(run, self.fence)
+        if verdict is not Verdict.DONE or run is None:
+            return Answer(verdict, run=run)
+        ended = apply_run(run, self.do, self.at, why=self.reason, result=self.result)
+        if ended.status in FINAL:
+            length, head = view.seal_of(self.run_id)
+            ended = replace(ended, length=length, head=head)
+        ended = replace(ended, stamp=self.stamp)
+        view.put_run(ended)
+        if self.blobs:
+            view.put_blobs(self.blobs)
+        return Answer(Verdict.DONE, run=ended)
+
+
+class CancelRun(Write, frozen=True, kw_only=True):
+    """Ask a run to stop. Nobody works on it: it ends now. Somebody does: no new intent is made from now on."""
+
+    vantage: Vantage
+    reason: str
+
+    def decide(self, view: View) -> Answer:
+        """Done (see the run for whether it ended already), ended, or missing."""
+        run = view.run(self.run_id)
+        if run is None:
+            return Answer(Verdict.MISSING)
+        if run.status in FINAL:
+            return Answer(Verdict.DONE if run.stamp == self.stamp else Verdict.ENDED, run=run)
+        if run.stamp == self.stamp:
+            return Answer(Verdict.DONE, run=run)
+        changed = replace(run, cancel_at=run.cancel_at or self.vantage.at, reason=self.reason, stamp=self.stamp)
+        view.put_run(changed)
+        return Answer(Verdict.DONE, run=changed)
+
+
+class TakeEffect(Write, frozen=True, kw_only=True):
+    """Declare an intent and its first attempt, or take over the effect that stands under this identity.
+
+    `effect` is the proposal, attempted. `draft` is the intent's journal entry (None when it is recorded already).
+    """
+
+    fence: int
+    effect: Effect
+    vantage: Vantage
+    draft: Draft | None = None
+    blobs: Blobs = ()
+
+    def decide(self, view: View) -> Answer:
+        """Done: new, attempted, send it. Took: ours now, as shown. Exists: settled or parked. Busy. Disagrees."""
+        held = view.effect(self.effect.key)
+        if held is not None and held.stamp == self.stamp:
+            return Answer(Verdict.DONE if held.attempts == 1 and held.fence == 1 else Verdict.TOOK, effect=held)
+        if self.run_id:
+            run = view.run(self.run_id)
+            verdict = owned(run, self.fence)
+            if verdict is Verdict.DONE and run is not None and run.cancel_at and held is None:
+                verdict = Verdict.CANCELLED
+            if verdict is not Verdict.DONE:
+                return Answer(verdict, run=run)
+        if held is None:
+            fresh = replace(self.effect, stamp=self.stamp)
+            view.put_effect(fresh)
+            self._record(view)
+            return Answer(Verdict.DONE, effect=fresh)
+        return self._take_over(view, held)
+
+    def _record(self, view: View) -> None:
+        draft = self.draft
+        if draft is not None and not (view.again and view.has_entry(self.run_id, draft.slot, draft.kind)):
+            view.append(self.run_id, draft)
+        if self.blobs:
+            view.put_blobs(self.blobs)
+
+    def _take_over(self, view: View, held: Effect) -> Answer:
+        asked, at = self.effect, self.vantage.at
+        if (held.request_digest, held.name) != (asked.request_digest, asked.name):
+            if not any(e.value == asked.request and e.who == asked.run for e in held.evidence):
+                proposal = Evidence(
+                    at=at, kind="disagreement", found="other request", value=asked.request, who=asked.run, text=asked.name
+                )
+                view.put_effect(with_evidence(held, proposal))
+            return Answer(Verdict.DISAGREES, effect=held)
+        if held.status in TERMINAL or held.status is Status.PARKED:
+            self._record(view)
+            return Answer(Verdict.EXISTS, effect=held)
+        holder = view.owner(held.owner) if held.owner else None
+        if not self.vantage.may_take_from(held.owner, holder):
+            return Answer(Verdict.BUSY, effect=held, holder=holder.name() if holder else "")
+        taken = replace(held, fence=held.fence + 1, owner=self.vantage.owner)
+        if held.status is Status.ATTEMPTED:
+            why = "its sender stopped before the answer was recorded"
+            taken = apply(taken, Event(do=Do.LOSE, at=at, reason=why))
+        claim = Evidence(at=at, kind="claim", found=held.status, who=self.run_id, attempt=held.attempts)
+        taken = replace(with_evidence(taken, claim), stamp=self.stamp)
+        view.put_effect(taken)
+        self._record(view)
+        return Answer(Verdict.TOOK, effect=taken)
+
+
+class RecordEffect(Write, frozen=True, kw_only=True):
+    """Record what happened to an effect that this process holds, and the outcome's journal entry with it.
+
+    Under a stale fence token nothing changes, but what was learned is kept as evidence.
+    """
+
+    key: str
+    effect_fence: int
+    run_fence: int
+    event: Event | None
+    evidence: Evidence | None = None
+    late: Evidence | None = None
+    draft: Draft | None = None
+    release: bool = False
+    blobs: Blobs = ()
+
+    def decide(self, view: View) -> Answer:
+        """Done with the effect as it is now, or fenced."""
+        held = view.effect(self.key)
+        if held is None:
+            return Answer(Verdict.MISSING)
+        if held.stamp == self.stamp:
+            return Answer(Verdict.DONE, effect=held)
+        stale = held.fence != self.effect_fence
+        if self.run_id and owned(view.run(self.run_id), self.run_fence) is not Verdict.DONE:
+            stale = True
+        if stale:
+            return self._keep_late(view, held)
+        after = with_evidence(held, self.evidence)
+        if self.event is not None:
+            after = apply(after, self.event)
+        if self.release or after.status not in OPEN or after.status is Status.PARKED:
+            after = replace(after, owner=0)
+        after = replace(after, stamp=self.stamp)
+        view.put_effect(after)
+        if self.draft is not None:
+            view.append(self.run_id, self.draft)
+        if self.blobs:
+            view.put_blobs(self.blobs)
+        if after.status is Status.CONFIRMED and after.compensates:
+            self._compensate(view, after)
+        return Answer(Verdict.DONE, effect=after)
+
+    def _compensate(self, view: View, undo: Effect) -> None:
+        original = view.effect(undo.compensates)
+        if original is not None and original.status is Status.CONFIRMED:
+            event = Event(do=Do.COMPENSATE, at=undo.updated_at, reason=f"undone by {undo.key[:12]}")
+            view.put_effect(replace(apply(original, event), stamp=self.stamp))
+
+    def _keep_late(self, view: View, held: Effect) -> Answer:
+        learned = self.late or (self.event.evidence if self.event is not None else None)
+        if learned is not None:
+            late = replace(learned, kind="late", who=self.run_id)
+            if late not in held.evidence:
+                view.put_effect(with_evidence(held, late))
+                if self.blobs:
+                    view.put_blobs(self.blobs)
+        return Answer(Verdict.FENCED, effect=held)
+
+
+class ParkUnasked(Write, frozen=True, kw_only=True):
+    """Park an open effect of this run that the code no longer asks for: nobody here could settle it."""
+
+    key: str
+    fence: int
+    at: float
+
+    def decide(self, view: View) -> Answer:
+        """Done with the effect as it is now; one that was certainly never sent ends refused."""
+        verdict = owned(view.run(self.run_id), self.fence)
+        held = view.effect(self.key)
+        if verdict is not Verdict.DONE or held is None or held.stamp == self.stamp:
+            return Answer(verdict if held is not None else Verdict.MISSING, effect=held)
+        why = "the code of its run no longer asks for it"
+        after = held
+        if after.status is Status.ATTEMPTED:
+            after = apply(after, Event(do=Do.LOSE, at=self.at, reason=why))
+        if after.status is Status.IN_DOUBT:
+            after = apply(after, Event(do=Do.PARK, at=self.at, reason=why))
+        elif after.status is Status.INTENDED:
+            after = apply(after, Event(do=Do.GIVE_UP, at=self.at, reason=f"never sent: {why}"))
+        if after is not held:
+            view.put_effect(replace(after, owner=0, fence=held.fence + 1, stamp=self.stamp))
+        return Answer(Verdict.DONE, effect=after)
+
+
+class DecideEffect(Write, frozen=True, kw_only=True):
+    """A person ends a doubt. Who, when and why are kept as evidence."""
+
+    key: str
+    event: Event
+    blobs: Blobs = ()
+
+    def decide(self, view: View) -> Answer:
+        """Done, missing, or illegal when the effect is not parked."""
+        held = view.effect(self.key)
+        if held is None:
+            return Answer(Verdict.MISSING)
+        if held.stamp == self.stamp:
+            return Answer(Verdict.DONE, effect=held)
+        if held.status is not Status.PARKED:
+            return Answer(Verdict.ILLEGAL, effect=held)
+        after = replace(apply(held, self.event), owner=0, fence=held.fence + 1, stamp=self.stamp)
+        view.put_effect(after)
+        if self.blobs:
+            view.put_blobs(self.blobs)
+        return Answer(Verdict.DONE, effect=after)

@@ -1,0 +1,1 @@
+"""What users write to act on the world: `@effect`, its lookup, its compensation, and contracts that need code."""

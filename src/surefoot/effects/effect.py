@@ -1,0 +1,438 @@
+"""`@effect`: a step that changes the outside world, with an identity and the receiver's promise about duplicates.
+
+The flow is in `core/flows.py`; this module is what a user writes, and how one attempt is made.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+
+import msgspec
+
+from ..core import flows, policy
+from ..core.contract import Contract, Kind
+from ..core.effect import Effect as EffectRecord
+from ..core.effect import Evidence, Status
+from ..core.errors import Abandoned, Exists, Refused, RunWaiting, Several, Suspend, UsageError, ValueRefused
+from ..core.flows import RunState, Settled
+from ..core.ids import check_id, check_name, fill_identity
+from ..core.journal import Branch
+from ..core.outcome import Answered, Confirmed, InDoubt
+from ..core.values import ArgumentsCodec, Codec, resolve_hints
+from ..runtime.scope import current
+from ..runtime.session import Session
+from ..runtime.step import Named, check_function, default_name, refuse_lost_context, seconds_of
+from ..runtime.outside import outside_session
+from .attempt import Attempt
+from .classify import classify
+from .transactional import SameTransaction, perform_in_transaction
+
+P = ParamSpec("P")
+R = TypeVar("R")
+DEFAULT_TIMEOUT_SECONDS = 30.0
+DEFAULT_BUDGET_SECONDS = 900.0
+UNSTORABLE = "unstorable receipt: "
+_effects: dict[str, Effect[..., Any]] = {}
+
+
+class Effect(Named, Generic[P, R]):
+    """A decorated effect; see `effect`."""
+
+    def __init__(
+        self,
+        function: Callable[..., R],
+        contract: Contract | SameTransaction,
+        *,
+        identity: str | Callable[..., str] | None = None,
+        timeout: timedelta | float = DEFAULT_TIMEOUT_SECONDS,
+        budget: timedelta | float = DEFAULT_BUDGET_SECONDS,
+        name: str | None = None,
+        formerly: str | tuple[str, ...] = (),
+    ) -> None:
+        """See `effect`."""
+        super().__init__(function, "effect", name)
+        self.connect = contract.connect if isinstance(contract, SameTransaction) else None
+        self.contract = contract.contract if isinstance(contract, SameTransaction) else contract
+        if not isinstance(self.contract, Contract):
+            raise UsageError(
+                f"effect {self.name!r} needs a contract: @effect(keyed(...)), natural(), lookup(...), opaque() or "
+                f"same_transaction(...); found {contract!r}"
+            )
+        former = (formerly,) if isinstance(formerly, str) else tuple(formerly)
+        self.names = (self.name, *(check_name(n, "former name") for n in former))
+        self.identity = identity
+        self.timeout_seconds = seconds_of(timeout, f"effect {self.name!r}: timeout") or DEFAULT_TIMEOUT_SECONDS
+        self.budget_seconds = seconds_of(budget, f"effect {self.name!r}: budget") or DEFAULT_BUDGET_SECONDS
+        names = list(inspect.signature(function).parameters)
+        self.skip = 2 if self.is_method else 1
+        if len(names) < self.skip or names[self.skip - 1] != "attempt":
+            raise UsageError(
+                f"effect {self.name!r}: its first parameter{' after self' if self.is_method else ''} must be named "
+                "'attempt'; it carries the key, the headers and the deadline of this try"
+            )
+        if self.is_async and self.connect is not None:
+            raise UsageError(f"effect {self.name!r}: same_transaction needs a def function, since DB-API blocks")
+        self.arguments = ArgumentsCodec(function, f"effect {self.name!r}", skip=self.skip)
+        self._codec: Codec | None = None
+        self._lookup: Callable[..., Any] | None = None
+        self._undo: Effect[..., Any] | None = None
+        _effects[self.name] = self
+
+    # --- decorating -------------------------------------------------------------------------------------------------
+
+    def lookup(self, function: Callable[..., R | None]) -> Callable[..., R | None]:
+        """Register the function that asks the receiver, called only in doubt: the receipt, or None when absent.
+
+        It gets the attempt and the effect's own arguments. Raise `Several` when more than one could be ours.
+        """
+        check_function(function, "lookup")
+        if self.contract.kind in (Kind.OPAQUE, Kind.SAME_TRANSACTION):
+            raise UsageError(
+                f"effect {self.name!r} is {self.contract.kind}; a receiver that can be asked has the contract "
+                "lookup(lag=...), where lag is the longest time until it shows what it has accepted"
+            )
+        if inspect.iscoroutinefunction(function) != self.is_async:
+            raise UsageError(f"the lookup of {self.name!r} must be {'async def' if self.is_async else 'def'}, as it is")
+        self._lookup = function
+        return function
+
+    def compensate(
+        self, function: Callable[..., Any] | None = None, /, *, contract: Contract | None = None, **options: Any
+    ) -> Any:
+        """Register the function that undoes a confirmed effect, given the attempt and the receipt.
+
+        It is an effect of its own: identity = this effect's, contract = this effect's unless given.
+        """
+        if function is None:
+            return lambda inner: self.compensate(inner, contract=contract, **options)  # pyright: ignore
+        target = contract or (SameTransaction(self.contract, self.connect) if self.connect else self.contract)
+        self._undo = Effect(function, target, name=f"compensate:{self.name}", **options)
+        return function
+
+    @property
+    def codec(self) -> Codec:
+        """How receipts are stored and read back."""
+        if self._codec is None:
+            hint = resolve_hints(self.function).get("return", Any)
+            self._codec = Codec(hint, f"the receipt of effect {self.name!r}")
+        return self._codec
+
+    # --- calling ----------------------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> R:
+        """The receipt. Raises Refused, Abandoned or Disagreement; suspends the run while in doubt and parked."""
+        if self.is_async:
+            return self._call_async(args, kwargs, self._receipt)  # pyright: ignore[reportReturnType]
+        return self._call(args, kwargs, self._receipt)
+
+    def outcome(self, *args: Any, **kwargs: Any) -> Confirmed[R] | Refused | InDoubt:
+        """The outcome as a value: Confirmed, Refused or InDoubt; a workflow that gets InDoubt goes on with care."""
+        if self.is_async:
+            return self._call_async(args, kwargs, self._outcome)  # pyright: ignore[reportReturnType]
+        return self._call(args, kwargs, self._outcome)
+
+    def _place(self) -> tuple[Session, Branch]:
+        scope = current.get()
+        if scope is None or scope.branch is None:
+            if self.identity is None:
+                where = "inside a step" if scope is not None else "outside a run"
+                raise UsageError(
+                    f"effect {self.name!r} was called {where}, where its place in a workflow cannot be its identity; "
+                    'give it one: @effect(..., identity="order:{order_id}")'
+                )
+            if scope is None:
+                refuse_lost_context(self.name, "effect")
+            session = outside_session(self.name)
+            return session, Branch("")
+        return scope.session, scope.branch
+
+    def _identity_of(self, bound: dict[str, Any]) -> str:
+        if self.identity is None:
+            return ""
+        if isinstance(self.identity, str):
+            return fill_identity(self.identity, bound)
+        return check_id(self.identity(**bound), f"the identity of effect {self.name!r}")
+
+    def _use(self, session: Session, branch: Branch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> EffectUse:
+        owner = args[0] if self.is_method else None
+        bound = self.arguments.bind(args[self.skip - 1 :], kwargs)
+        return EffectUse(self, branch, self.arguments.encode(bound), self._identity_of(bound), owner)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], finish: Callable[..., Any]) -> Any:
+        session, branch = self._place()
+        session.enter(branch, self.name)
+        try:
+            use = self._use(session, branch, args, kwargs)
+            record, settled = session.drive(flows.perform(session.state, use))
+        except BaseException as error:
+            raise session.stop(error) from error.__cause__
+        finally:
+            branch.busy = ""
+        self._register_undo(session, settled)
+        return finish(session, record, settled)
+
+    async def _call_async(self, args: tuple[Any, ...], kwargs: dict[str, Any], finish: Callable[..., Any]) -> Any:
+        session, branch = self._place()
+        session.check_decided(branch, self.names)
+        session.enter(branch, self.name)
+        session.active += 1
+        try:
+            use = self._use(session, branch, args, kwargs)
+            record, settled = await session.drive_async(flows.perform(session.state, use))
+        except BaseException as error:
+            session.refuse_timer(error)
+            raise session.stop(error) from error.__cause__
+        finally:
+            session.active -= 1
+            branch.busy = ""
+        self._register_undo(session, settled)
+        if settled.status is Status.PARKED and finish == self._receipt and session.state.run_id:
+            await session.wait_for_person(branch, self._doubt(session, record, settled))
+        return finish(session, record, settled)
+
+    def _register_undo(self, session: Session, settled: Settled) -> None:
+        if self._undo is not None and settled.status is Status.CONFIRMED and session.state.run_id:
+            confirmed = self._confirmed(settled)
+            session.compensations.append(lambda: self.undo(confirmed))
+
+    def undo(self, confirmed: Confirmed[Any]) -> Any:
+        """Compensate a confirmed effect; see `surefoot.compensate`."""
+        if self._undo is None:
+            raise UsageError(f"effect {self.name!r} has no compensation; register one with @{self.name}.compensate")
+        return self._undo.compensating(confirmed)
+
+    def compensating(self, confirmed: Confirmed[Any]) -> Any:
+        """Perform this compensation for that confirmed effect."""
+        session, branch = self._place_of_undo()
+        bound = self.arguments.bind((confirmed.receipt,), {})
+        identity = f"compensate:{confirmed.effect}"
+        use = EffectUse(self, branch, self.arguments.encode(bound), identity, None, compensates=confirmed.effect)
+        if self.is_async:
+            return self._undo_async(session, use)
+        session.enter(branch, self.name)
+        try:
+            record, settled = session.drive(flows.perform(session.state, use))
+        except BaseException as error:
+            raise session.stop(error) from error.__cause__
+        finally:
+            branch.busy = ""
+        return self._receipt(session, record, settled)
+
+    async def _undo_async(self, session: Session, use: EffectUse) -> Any:
+        session.enter(use.branch, self.name)
+        try:
+            record, settled = await session.drive_async(flows.perform(session.state, use))
+        except BaseException as error:
+            session.refuse_timer(error)
+            raise session.stop(error) from error.__cause__
+        finally:
+            use.branch.busy = ""
+        return self._receipt(session, record, settled)
+
+    def _place_of_undo(self) -> tuple[Session, Branch]:
+        scope = current.get()
+        if scope is not None and scope.branch is not None:
+            return scope.session, scope.branch
+        return outside_session(self.name), Branch("")
+
+    # --- ends -------------------------------------------------------------------------------------------------------
+
+    def _confirmed(self, settled: Settled) -> Confirmed[R]:
+        if settled.reason.startswith(UNSTORABLE):
+            raise ValueRefused(f"effect {self.name!r} happened, but its receipt", "", settled.reason[len(UNSTORABLE) :])
+        content = bytes(settled.receipt)
+        receipt = None if content == b"null" else self.codec.decode(content)
+        return Confirmed(receipt=cast("R", receipt), effect=settled.key, name=self.name)
+
+    def _doubt(self, session: Session, record: EffectRecord | None, settled: Settled) -> InDoubt:
+        return InDoubt(effect=settled.key, name=self.name, run=session.state.run_id, reason=settled.reason)
+
+    def _outcome(self, session: Session, record: EffectRecord | None, settled: Settled) -> Any:
+        match settled.status:
+            case Status.CONFIRMED | Status.COMPENSATED:
+                return self._confirmed(settled)
+            case Status.REFUSED:
+                return Refused(settled.reason, effect=settled.key)
+            case _:
+                return self._doubt(session, record, settled)
+
+    def _receipt(self, session: Session, record: EffectRecord | None, settled: Settled) -> Any:
+        outcome = self._outcome(session, record, settled)
+        if isinstance(outcome, Confirmed):
+            return outcome.receipt  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        if isinstance(outcome, Refused):
+            raise outcome
+        if settled.status is Status.ABANDONED:
+            raise Abandoned(f"effect {self.name!r} was abandoned: {settled.reason}")
+        reason = f"effect {self.name!r} is in doubt: {outcome.reason}. Decide: {outcome.how()}"
+        raise session.stop(Suspend(reason)) if session.state.run_id else RunWaiting("(outside any run)", reason)
+
+
+class EffectUse:
+    """One use of an effect; what `flows.perform` sees as its call, and how one attempt is made."""
+
+    def __init__(
+        self,
+        effect: Effect[..., Any],
+        branch: Branch,
+        arguments: bytes,
+        identity: str,
+        owner: Any,
+        *,
+        compensates: str = "",
+    ) -> None:
+        """`owner` is the instance when the effect is a method."""
+        self.effect, self.branch, self.names = effect, branch, effect.names
+        self.arguments, self.identity, self.owner, self.compensates = arguments, identity, owner, compensates
+        self.contract = effect.contract
+        self.timeout_seconds, self.budget_seconds = effect.timeout_seconds, effect.budget_seconds
+        self.can_ask = effect._lookup is not None  # pyright: ignore[reportPrivateUsage]
+
+    def _arguments(self, session: Session, record: EffectRecord, connection: Any = None) -> tuple[Any, ...]:
+        request = record.request
+        if request[:1] == b"\x00":
+            request = session.engine.store.read_blob(request[1:])
+        args, kwargs = self.effect.arguments.restore(request)
+        first = (self.owner,) if self.effect.is_method else ()
+        return (*first, Attempt.of(record, connection), *args), kwargs
+
+    def _landed(self, value: Any) -> Answered:
+        try:
+            stored, _ = self.effect.codec.settle(value)
+        except UsageError as refused:
+            return Answered(kind="landed", receipt=b"null", reason=f"{UNSTORABLE}{refused}")
+        return Answered(kind="landed", receipt=stored)
+
+    def _failed(self, error: Exception) -> Answered:
+        if isinstance(error, Exists) and error.receipt is not None:
+            return self._landed(error.receipt)
+        return classify(error, self.contract)
+
+    def send(self, session: Session, record: EffectRecord) -> Answered:
+        """Make one attempt on this thread, with the recorded request."""
+        effect = self.effect
+        try:
+            if effect.connect is not None:
+                return self._send_in_transaction(session, record, effect.connect)
+            args, kwargs = self._arguments(session, record)
+        except (UsageError, OSError) as error:
+            return Answered(kind="unsent", reason=f"{type(error).__name__}: {error}")
+        try:
+            return self._landed(session.in_body(lambda: effect.function(*args, **kwargs)))
+        except Exception as error:
+            return self._failed(error)
+
+    def _send_in_transaction(
+        self, session: Session, record: EffectRecord, connect: Callable[[], Any]
+    ) -> Answered:
+        connection = connect()
+        try:
+            args, kwargs = self._arguments(session, record, connection)
+
+            def body() -> bytes:
+                value = session.in_body(lambda: self.effect.function(*args, **kwargs))
+                return self.effect.codec.settle(value)[0]
+
+            receipt = perform_in_transaction(connection, record.key, record.request_digest, body)
+            return Answered(kind="landed", receipt=receipt)
+        except Refused as error:
+            return Answered(kind="refused", reason=error.reason, code=error.code)
+        except Exception as error:
+            return Answered(kind="unknown", reason=f"{type(error).__name__}: {error}"[:500])
+        finally:
+            connection.close()
+
+    async def send_async(self, session: Session, record: EffectRecord) -> Answered:
+        """Make one attempt in this task, with the recorded request."""
+        import asyncio
+
+        try:
+            args, kwargs = self._arguments(session, record)
+        except (UsageError, OSError) as error:
+            return Answered(kind="unsent", reason=f"{type(error).__name__}: {error}")
+        token = current.set(session.body_scope)
+        try:
+            async with asyncio.timeout(record.timeout_seconds):
+                value = await self.effect.function(*args, **kwargs)
+        except Exception as error:
+            return self._failed(error)
+        finally:
+            current.reset(token)
+        return self._landed(value)
+
+    def _evidence(self, session: Session, record: EffectRecord, found: str, text: str = "", value: bytes = b"") -> Any:
+        now = session.engine.clock.now()
+        return Evidence(at=now, kind="lookup", found=found, text=text[:500], value=value, attempt=record.attempts)
+
+    def _asked(self, session: Session, record: EffectRecord, value: Any) -> Evidence:
+        if value is None:
+            return self._evidence(session, record, "absent")
+        try:
+            stored, _ = self.effect.codec.settle(value)
+        except UsageError as refused:
+            return self._evidence(session, record, "error", f"the lookup's answer is not a receipt: {refused}")
+        return self._evidence(session, record, "found", value=stored)
+
+    def ask(self, session: Session, record: EffectRecord) -> Evidence:
+        """Ask the receiver once, on this thread. An exception is evidence too, never an answer."""
+        ask = cast("Callable[..., Any]", self.effect._lookup)  # pyright: ignore[reportPrivateUsage]
+        try:
+            args, kwargs = self._arguments(session, record)
+            return self._asked(session, record, session.in_body(lambda: ask(*args, **kwargs)))
+        except Several as error:
+            return self._evidence(session, record, "several", str(error))
+        except Exception as error:
+            return self._evidence(session, record, "error", f"{type(error).__name__}: {error}")
+
+    async def ask_async(self, session: Session, record: EffectRecord) -> Evidence:
+        """Ask the receiver once, in this task."""
+        ask = cast("Callable[..., Any]", self.effect._lookup)  # pyright: ignore[reportPrivateUsage]
+        token = current.set(session.body_scope)
+        try:
+            args, kwargs = self._arguments(session, record)
+            return self._asked(session, record, await ask(*args, **kwargs))
+        except Several as error:
+            return self._evidence(session, record, "several", str(error))
+        except Exception as error:
+            return self._evidence(session, record, "error", f"{type(error).__name__}: {error}")
+        finally:
+            current.reset(token)
+
+
+def effect(
+    contract: Contract | SameTransaction,
+    *,
+    identity: str | Callable[..., str] | None = None,
+    timeout: timedelta | float = DEFAULT_TIMEOUT_SECONDS,
+    budget: timedelta | float = DEFAULT_BUDGET_SECONDS,
+    name: str | None = None,
+    formerly: str | tuple[str, ...] = (),
+) -> Callable[[Callable[..., R]], Effect[..., R]]:
+    """Make a function an effect: recorded as intended before it is sent, and never repeated blindly.
+
+    The function's first parameter is `attempt`; callers leave it out. `identity` is the business key, such as
+    `"review:{partner}"`, claimed once in the whole store; without it the run's id and the place in the workflow are the
+    identity. `timeout` (seconds) bounds one try: pass `attempt.timeout` to your client. `budget` bounds how long an
+    effect that was not sent, or may be repeated, is tried again, across restarts. When the call returns, the outcome is
+    on disk. A crash inside leaves an intent; the next owner settles it by `contract` alone.
+    """
+    if not isinstance(contract, Contract | SameTransaction):
+        raise UsageError(
+            f"@effect needs a contract: @effect(keyed(...)), natural(), lookup(...), opaque() or same_transaction(...); "
+            f"found {contract!r}"
+        )
+    return lambda function: Effect(
+        function, contract, identity=identity, timeout=timeout, budget=budget, name=name, formerly=formerly
+    )
+
+
+def compensate(confirmed: Confirmed[Any]) -> Any:
+    """Undo a confirmed effect (a `Confirmed` from `x.outcome(...)`), as an effect of its own; once, ever."""
+    held = _effects.get(confirmed.name)
+    if held is None:
+        raise UsageError(f"no effect named {confirmed.name!r} is known here; expected a Confirmed from x.outcome(...)")
+    return held.undo(confirmed)

@@ -1,0 +1,209 @@
+"""`Surefoot`: an open store, and the runs that this process works on."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, TypeVar, overload
+
+from ..core import flows
+from ..core.errors import RunNotFound, UsageError
+from ..core.ids import check_id
+from ..core.run import Run, RunStatus
+from ..core.writes import CancelRun, Verdict
+from ..stores.base import Store
+from ..stores.memory import MemoryStore
+from .clock import Clock, SystemClock
+from .engine import Engine
+from .outside import enter_engine, leave_engine
+from .runner import Handle, Runner
+from .session import SYNC_HANDLERS
+from .step import Workflow
+from .stopping import StopSwitch
+from .view import RunView, view_of
+
+R = TypeVar("R")
+WhenRunning = Literal["wait", "refuse"]
+Durability = Literal["sync", "pipelined"]
+
+
+def open_store(url: str | Path) -> Store:
+    """The store that a URL names: a path, `sqlite:///path`, or `memory:`."""
+    text = str(url)
+    if text in ("memory:", ":memory:"):
+        return MemoryStore()
+    if "://" in text and not text.startswith("sqlite:///"):
+        raise UsageError(f"cannot open {text!r}; expected a path, sqlite:///path or memory:")
+    if not text.strip() or "\0" in text:
+        raise UsageError(f"cannot open {text!r}; expected the path of a database file")
+    from ..stores.sqlite.store import SqliteStore
+
+    return SqliteStore(text.removeprefix("sqlite:///"))
+
+
+class Surefoot:
+    """Opens a store and runs workflows in it. Use as `with` or `async with`.
+
+    `namespace` separates the keys of, say, staging and production. `durability="pipelined"` lets a step return before
+    its record is on disk; effects and the end of the run still wait for all earlier records. `lease` (seconds) bounds
+    how long a hung process keeps its runs; a dead one loses them at once.
+    """
+
+    def __init__(
+        self,
+        url: str | Path | Store,
+        *,
+        namespace: str = "default",
+        durability: Durability = "sync",
+        lease: float = 15.0,
+        grace: float = 10.0,
+        inline_bytes: int = flows.INLINE_BYTES,
+        clock: Clock | None = None,
+    ) -> None:
+        """Raises UsageError, StoreRefused or NotCommitted, before anything is written."""
+        check_id(namespace, "namespace")
+        if durability not in ("sync", "pipelined"):
+            raise UsageError(f'durability must be "sync" or "pipelined", found {durability!r}')
+        if not 0.1 <= lease <= 86400:
+            raise UsageError(f"lease must be 0.1 to 86400 seconds, found {lease!r}")
+        self._owns_store = isinstance(url, str | Path)
+        self.store: Store = open_store(url) if isinstance(url, str | Path) else url
+        self.namespace = namespace
+        self.engine = Engine(
+            self.store,
+            clock or SystemClock(),
+            namespace=namespace,
+            lease_seconds=lease,
+            inline_bytes=inline_bytes,
+        )
+        self.engine.sync_handlers = SYNC_HANDLERS
+        self._runner = Runner(self.engine, StopSwitch(grace), pipelined=durability == "pipelined")
+        self._closed = False
+        enter_engine(self.engine)
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    @overload
+    def run(
+        self, workflow: Workflow[..., Coroutine[Any, Any, R]], *args: Any, id: str, when_running: WhenRunning = "wait", **kwargs: Any
+    ) -> Coroutine[Any, Any, R]: ...
+    @overload
+    def run(
+        self, workflow: Workflow[..., R], *args: Any, id: str, when_running: WhenRunning = "wait", **kwargs: Any
+    ) -> R: ...
+    def run(
+        self,
+        workflow: Workflow[..., Any],
+        *args: Any,
+        id: str | None = None,  # noqa: A002
+        when_running: WhenRunning = "wait",
+        **kwargs: Any,
+    ) -> Any:
+        """Run the workflow under this id, resume it, or return its stored result; await it if it is `async def`.
+
+        Raises RunMismatch (the id has other arguments), RunBusy (live elsewhere, `when_running="refuse"`), RunWaiting
+        (a person has to decide), Diverged, Damaged, RunCancelled, StoreError, or what the workflow raised. The result is
+        on disk when it returns. A crash inside leaves the run to be resumed by the next call with the same id.
+        """
+        self._check_open()
+        return self._runner.run(workflow, args, kwargs, id, when_running)
+
+    def start(
+        self,
+        workflow: Workflow[..., Any],
+        *args: Any,
+        id: str | None = None,  # noqa: A002
+        when_running: WhenRunning = "wait",
+        **kwargs: Any,
+    ) -> Handle:
+        """Begin a run in the background (a thread, or a task for `async def`) and return a handle to it.
+
+        Arguments are checked before it returns; the run is in the store as soon as its thread or task has begun.
+        """
+        self._check_open()
+        return self._runner.start(workflow, args, kwargs, id, when_running)
+
+    # --- looking ----------------------------------------------------------------------------------------------------
+
+    def get(self, id: str) -> RunView:  # noqa: A002
+        """The run as it stands; RunNotFound if there is none."""
+        self._check_open()
+        read = self.store.read_run(id)
+        if read is None:
+            raise RunNotFound(id)
+        return self._view(read[0])
+
+    def list(self, status: str | Sequence[str] = (), *, limit: int = 1000) -> Sequence[RunView]:
+        """Runs in these statuses (all by default), newest first."""
+        self._check_open()
+        names = (status,) if isinstance(status, str) else tuple(status)
+        try:
+            statuses = [RunStatus(name) for name in names]
+        except ValueError:
+            raise UsageError(f"unknown status in {names}; expected some of {[str(s) for s in RunStatus]}") from None
+        return [self._view(run) for run in self.store.find_runs(statuses, limit=limit)]
+
+    def cancel(self, id: str, *, reason: str = "cancelled by its user") -> RunView:  # noqa: A002
+        """Ask a run to stop. When this returns, no new intent will be made; what was sent is settled, not dropped.
+
+        A run that nobody works on ends the next time it is run, which settles what it left open.
+        """
+        self._check_open()
+        self.engine.join()
+        write = CancelRun(
+            run_id=id, vantage=self.engine.look(0), reason=reason, stamp=next(self.engine.stamps)
+        )
+        answer = self.engine.committer.commit(write)
+        if answer.verdict is Verdict.MISSING or answer.run is None:
+            raise RunNotFound(id)
+        self._runner.end_cancelled(id)
+        return self.get(id)
+
+    def _view(self, run: Run) -> RunView:
+        return view_of(run, self._fetch(run.arguments), self._fetch(run.result))
+
+    def _fetch(self, value: bytes) -> bytes:
+        return self.store.read_blob(value[1:]) if value[:1] == b"\x00" else value
+
+    # --- closing ----------------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("this Surefoot is closed; open another one")
+
+    def close(self) -> None:
+        """Release this process's runs and close the store; background runs are stopped at their next step."""
+        if self._closed:
+            return
+        self._closed = True
+        leave_engine(self.engine)
+        self._runner.close()
+        self.engine.close()
+        if self._owns_store:
+            self.store.close()
+
+    def __enter__(self) -> Surefoot:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    async def __aenter__(self) -> Surefoot:
+        """Return itself."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close, off the event loop, once this loop's background runs have been stopped."""
+        import asyncio
+
+        await self._runner.close_async()
+        await asyncio.to_thread(self.close)
+
+

@@ -1,0 +1,89 @@
+"""The only place that reads a clock, a random source or the environment. Time is passed down as a value.
+
+Two clocks: `now` is the wall clock, for instants that people and receivers see; `lease_now` counts suspend and cannot
+be moved, for leases and for "may this attempt still begin".
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import socket
+import time
+import uuid
+from typing import Protocol
+
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+
+
+class Clock(Protocol):
+    """Tells and passes time."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        ...
+
+    def lease_now(self) -> float:
+        """Seconds on a clock that counts suspend."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass on this thread."""
+        ...
+
+    async def sleep_async(self, seconds: float) -> None:
+        """Let time pass in this task."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+    def lease_now(self) -> float:
+        """CLOCK_BOOTTIME where there is one, since a monotonic clock stands still while the machine is suspended."""
+        return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
+
+    def sleep(self, seconds: float) -> None:
+        """Block this thread."""
+        time.sleep(seconds)
+
+    async def sleep_async(self, seconds: float) -> None:
+        """Suspend this task."""
+        import asyncio
+
+        await asyncio.sleep(seconds)
+
+
+def new_owner_id() -> int:
+    """A number for this process that no other has: 62 random bits."""
+    return secrets.randbits(62) | 1
+
+
+def first_stamp() -> int:
+    """Where this process's write stamps start: random, so that two processes' stamps never meet."""
+    return secrets.randbits(61)
+
+
+def host_name() -> str:
+    """For messages."""
+    return socket.gethostname()
+
+
+def random_number() -> float:
+    """A float in [0, 1)."""
+    return random.random()
+
+
+def random_uuid() -> uuid.UUID:
+    """A version 4 UUID."""
+    return uuid.uuid4()
+
+
+def variable(name: str) -> str | None:
+    """An environment variable, or None."""
+    return os.environ.get(name)

@@ -1,0 +1,122 @@
+"""One process's standing at one store: its owner row, its lease, its clock, its committer.
+
+The heartbeat runs on a thread of its own, so that a workflow that computes for a minute keeps its lease.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any
+
+from ..core.errors import StoreError
+from ..core.lease import Owner, Vantage
+from ..core.writes import Answer, Join
+from ..stores.base import Store
+from .clock import Clock, first_stamp, host_name, new_owner_id
+from .committer import Committer, Pending
+
+
+class Engine:
+    """Shared by all runs of one `Surefoot`."""
+
+    def __init__(self, store: Store, clock: Clock, *, namespace: str, lease_seconds: float, inline_bytes: int) -> None:
+        """Nothing is written until the first run or effect."""
+        self.store, self.clock, self.namespace = store, clock, namespace
+        self.inline_bytes = inline_bytes
+        self.committer = Committer(store)
+        self.owner = new_owner_id()
+        self.stamps: Iterator[int] = itertools.count(first_stamp())
+        self.working: dict[str, object] = {}
+        self.lease_until = 0.0
+        self._lease_seconds = lease_seconds
+        self._joined = False
+        self._join_lock = threading.Lock()
+        self._stop_heart = threading.Event()
+        self._heart: threading.Thread | None = None
+        self.stop_check: Callable[[], None] = _go_on
+        self.sync_handlers: Mapping[Any, Callable[[Any, Any], Any]] = {}
+        self._async_handlers: Mapping[Any, Callable[[Any, Any], Awaitable[Any]]] = {}
+
+    @property
+    def async_handlers(self) -> Mapping[Any, Callable[[Any, Any], Awaitable[Any]]]:
+        """The async driver's handlers; asyncio is imported when they are first asked for."""
+        if not self._async_handlers:
+            from .drive_async import ASYNC_HANDLERS
+
+            self._async_handlers = ASYNC_HANDLERS
+        return self._async_handlers
+
+    @async_handlers.setter
+    def async_handlers(self, handlers: Mapping[Any, Callable[[Any, Any], Awaitable[Any]]]) -> None:
+        self._async_handlers = handlers
+
+    def join(self) -> None:
+        """Appear at the store before the first claim; the row is durable no later than that claim."""
+        if self._joined:
+            return
+        with self._join_lock:
+            if self._joined:
+                return
+            self.store.appear(self.owner)
+            self.committer.submit(Pending(self._join_write(0.0), callback=_ignore))
+            self._joined = True
+            self._heart = threading.Thread(target=self._beat, name="surefoot-heartbeat", daemon=True)
+            self._heart.start()
+
+    def _join_write(self, until: float) -> Join:
+        # measured before the renewal is asked for, so that the lease can only be shorter than it seems
+        self.lease_until = max(self.lease_until, until, self.clock.lease_now() + self._lease_seconds)
+        owner = Owner(
+            id=self.owner,
+            pid=os.getpid(),
+            host=host_name(),
+            boot=self.store.lease_boot,
+            started_at=self.clock.now(),
+            lease_until=self.lease_until,
+        )
+        return Join(owner=owner, stamp=next(self.stamps))
+
+    def _beat(self) -> None:
+        while not self._stop_heart.wait(self._lease_seconds / 3):
+            try:
+                self.committer.commit(self._join_write(0.0))
+            except StoreError:
+                continue  # the next beat tries again; a lapsed lease is noticed before a send
+
+    def renew_for(self, until: float) -> Join | None:
+        """The write that makes the lease outlive `until` (wall clock), or None if it does already."""
+        needed = self.clock.lease_now() + (until - self.clock.now())
+        return None if needed <= self.lease_until else self._join_write(needed)
+
+    def look(self, suspect: int) -> Vantage:
+        """What this process knows while it judges others."""
+        gone = frozenset({suspect}) if suspect and self.store.is_gone(suspect) else frozenset[int]()
+        return Vantage(
+            owner=self.owner,
+            boot=self.store.lease_boot,
+            lease_now=self.clock.lease_now(),
+            at=self.clock.now(),
+            gone=gone,
+        )
+
+    def leased(self) -> bool:
+        """True while nobody may take this process's work."""
+        return self.clock.lease_now() < self.lease_until
+
+    def close(self) -> None:
+        """Commit what is queued and stop the heart; the store closes separately."""
+        self._stop_heart.set()
+        self.committer.close()
+        if self._heart is not None:
+            self._heart.join()
+
+
+def _go_on() -> None:
+    """Nobody asked this process to stop."""
+
+
+def _ignore(pending: Pending) -> Answer | None:
+    return pending.answer

@@ -1,0 +1,264 @@
+"""A run in this process: answers its flows' commands, for `def` and for `async def`.
+
+One table of handlers each; the flows are the same. Whatever has to stop the run is kept in `stopped`, so that a bare
+`except:` in a workflow cannot swallow it: the next step raises it again.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec.structs import force_setattr
+
+from ..core.commands import (
+    AskReceiver,
+    Command,
+    Commit,
+    Execute,
+    Flow,
+    Look,
+    Now,
+    ReadBlob,
+    ReadRun,
+    Record,
+    RenewLease,
+    SendEffect,
+    Sleep,
+)
+from ..core.errors import (
+    Damaged,
+    Diverged,
+    Halt,
+    LeaseLost,
+    NotDeterministic,
+    Signal,
+    StoreError,
+    SurefootError,
+    UsageError,
+)
+from ..core.flows import RunState, check
+from ..core.journal import Branch
+from ..core.outcome import Answered, InDoubt
+from ..core.writes import Answer, Append, ClaimRun, StartRun, TakeEffect, Write
+from .committer import Pending
+from .engine import Engine
+from .scope import Scope, current
+
+if TYPE_CHECKING:
+    import asyncio
+
+T = TypeVar("T")
+PIPELINE_MAX = 4096
+HALTING = (StoreError, Diverged, Damaged, NotDeterministic)
+
+
+class Session:
+    """Drives the flows of one run, or (`state.run_id` is "") of effects outside any run."""
+
+    def __init__(self, engine: Engine, state: RunState, *, pipelined: bool = False) -> None:
+        """`compensations` collects the undo of each confirmed effect, in order."""
+        self.engine, self.state, self.pipelined = engine, state, pipelined
+        self.stopped: BaseException | None = None
+        self.compensations: list[Callable[[], Any]] = []
+        self.body_scope = Scope(self, None)
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.root_task: asyncio.Task[Any] | None = None
+        self.active = 0
+        self.waiting = 0
+        self.moves = 0
+        self.decided: dict[str, int] = {}
+        self.patches: dict[str, bool] = {}
+        self.asynchronous = False
+        self._in_pipeline = threading.Semaphore(PIPELINE_MAX)
+        self._pipeline_error: BaseException | None = None
+
+    # --- entering ---------------------------------------------------------------------------------------------------
+
+    def enter(self, branch: Branch, name: str) -> None:
+        """Begin a step or effect in a branch; UsageError if another is in flight there."""
+        if self.stopped is not None:
+            raise self.stopped
+        self.engine.stop_check()
+        if branch.busy:
+            raise UsageError(
+                f"{name!r} was called while {branch.busy!r} is in flight in the same branch of run "
+                f"{self.state.run_id!r}: two threads or tasks share it, so their order would not be the same on "
+                "replay. Use surefoot.gather or surefoot.map, or asyncio tasks, which get a branch each."
+            )
+        branch.busy = name
+        self.moves += 1
+
+    def stop(self, error: BaseException) -> BaseException:
+        """What to raise instead of `error`: store errors, divergence and damage halt the run."""
+        if not self.state.run_id:
+            return error if not isinstance(error, LeaseLost) else SurefootError(
+                "another process took this effect over meanwhile; call again to get its outcome"
+            )
+        if isinstance(error, HALTING):
+            if isinstance(error, Diverged):
+                error.place = user_place()
+            error = Halt(error)
+        if isinstance(error, Signal) and self.stopped is None:
+            self.stopped = error
+        return error
+
+    def in_body(self, body: Callable[[], T]) -> T:
+        """Call `body` where steps are plain calls."""
+        token = current.set(self.body_scope)
+        try:
+            return body()
+        finally:
+            current.reset(token)
+
+    def check_decided(self, branch: Branch, names: tuple[str, ...]) -> None:
+        """On replay, where a recorded choice ended this branch or block: end at the first thing not recorded."""
+        if self.decided.get(branch.path) and not any(self.state.replay.is_recorded(branch, name) for name in names):
+            import asyncio
+
+            raise asyncio.CancelledError("a recorded choice ended this branch here")
+
+    def refuse_timer(self, error: BaseException) -> None:
+        """Halts the run if a timer outside a step cut it short; see `tasks`."""
+        from .tasks import refuse_timer
+
+        if self.state.run_id:
+            try:
+                refuse_timer(error)
+            except NotDeterministic as refused:
+                raise self.stop(refused) from None
+
+    async def wait_for_person(self, branch: Branch, doubt: InDoubt) -> None:
+        """In a child branch: wait, so that only this branch stands still; the run suspends when nothing else moves.
+
+        In the root branch this returns at once, and the caller suspends the run.
+        """
+        from .tasks import stand_still
+
+        if branch is not self.state.root:
+            await stand_still(self, f"effect {doubt.name!r} is in doubt: {doubt.reason}. Decide: {doubt.how()}")
+
+    # --- driving ----------------------------------------------------------------------------------------------------
+
+    def drive(self, flow: Flow[T]) -> T:
+        """Run a flow on this thread."""
+        handlers = self.engine.sync_handlers
+        resume: Callable[[Any], Command[Any]] = flow.send
+        value: Any = None
+        while True:
+            try:
+                command = resume(value)
+            except StopIteration as stop:
+                return stop.value
+            try:
+                value = handlers[type(command)](self, command)
+                resume = flow.send
+            except BaseException as error:
+                value, resume = error, flow.throw
+
+    async def drive_async(self, flow: Flow[T]) -> T:
+        """Run a flow in this task."""
+        handlers = self.engine.async_handlers
+        resume: Callable[[Any], Command[Any]] = flow.send
+        value: Any = None
+        while True:
+            try:
+                command = resume(value)
+            except StopIteration as stop:
+                return stop.value
+            try:
+                value = await handlers[type(command)](self, command)
+                resume = flow.send
+            except BaseException as error:
+                value, resume = error, flow.throw
+
+    # --- what both drivers do alike ---------------------------------------------------------------------------------
+
+    def prepare(self, write: Write) -> Write:
+        """Before a claim: be present in the store, and forget an earlier failure of this run."""
+        if isinstance(write, StartRun | ClaimRun | TakeEffect):
+            self.engine.join()
+            if not isinstance(write, TakeEffect):
+                self.engine.committer.forgive(write.run_id)
+        return write
+
+    def appending(self, command: Record) -> Append:
+        """The write that appends a draft, stamped with the time."""
+        force_setattr(command.draft, "at", self.engine.clock.now())
+        state = self.state
+        return Append(run_id=state.run_id, fence=state.fence, draft=command.draft, blobs=command.blobs)
+
+    def pipeline(self, write: Append) -> None:
+        """Queue an entry without waiting; an earlier one that failed stops the run here."""
+        if self._pipeline_error is not None:
+            raise self._pipeline_error
+        if not self._in_pipeline.acquire(blocking=False):
+            self.engine.committer.flush()
+            self._in_pipeline.acquire()
+        self.engine.committer.submit(Pending(write, callback=self._piped))
+
+    def _piped(self, pending: Pending) -> None:
+        self._in_pipeline.release()
+        try:
+            check(pending.result())
+        except BaseException as error:  # kept, and raised by the next step
+            self._pipeline_error = self._pipeline_error or error
+
+    def may_begin(self, command: SendEffect) -> Answered | None:
+        """None if the attempt may still begin; else the answer that says it was certainly not sent."""
+        engine = self.engine
+        if engine.clock.now() <= command.begin_until and engine.leased():
+            return None
+        return Answered(kind="unsent", reason="this process was paused too long between the intent and the send")
+
+
+def user_place() -> str:
+    """File and line of the innermost frame that is not ours."""
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    ours = __name__.partition(".")[0]
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in (ours, "asyncio", "threading"):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+
+
+Handler = Callable[[Session, Any], Any]
+AsyncHandler = Callable[[Session, Any], Awaitable[Any]]
+
+
+def _commit(session: Session, command: Commit) -> Answer:
+    return session.engine.committer.commit(session.prepare(command.write))
+
+
+def _record(session: Session, command: Record) -> None:
+    write = session.appending(command)
+    if session.pipelined or not command.wait:
+        session.pipeline(write)
+    else:
+        check(session.engine.committer.commit(write))
+
+
+def _renew(session: Session, command: RenewLease) -> None:
+    session.engine.join()
+    if (write := session.engine.renew_for(command.until)) is not None:
+        session.engine.committer.commit(write)
+
+
+def _send(session: Session, command: SendEffect) -> Answered:
+    return session.may_begin(command) or command.call.send(session, command.effect)
+
+
+SYNC_HANDLERS: dict[type[Command[Any]], Handler] = {
+    Now: lambda session, _: session.engine.clock.now(),
+    Look: lambda session, command: session.engine.look(command.suspect),
+    Commit: _commit,
+    Record: _record,
+    Execute: lambda session, command: command.call.run(session, command.attempt),
+    SendEffect: _send,
+    AskReceiver: lambda session, command: command.call.ask(session, command.effect),
+    Sleep: lambda session, command: session.engine.clock.sleep(command.seconds),
+    RenewLease: _renew,
+    ReadRun: lambda session, command: session.engine.store.read_run(command.run_id),
+    ReadBlob: lambda session, command: session.engine.store.read_blob(command.hash),
+}

@@ -1,0 +1,153 @@
+"""What a store must do: eleven operations, each atomic, and no rules of its own.
+
+A store loads records, lets each write decide (`core.writes`), and saves what was put, in one transaction. `Overlay` is
+that middle part, shared by every store; a database only supplies loads and saves.
+
+A commit has three outcomes: `transact` returns (committed), raises NotCommitted (certainly not), or raises
+CommitUnknown. After the last, `transact(..., again=True)` reads before it writes, and so decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ..core.effect import Effect, Status
+from ..core.journal import Draft, Entry, Head, seal
+from ..core.lease import Owner
+from ..core.run import Run, RunStatus
+from ..core.writes import Answer, Blobs, Write
+
+
+class Store(Protocol):
+    """A durable place for runs, entries, effects, owners and large values."""
+
+    @property
+    def lease_boot(self) -> str:
+        """Names the boot of the lease clock: lease times of another boot mean nothing."""
+        ...
+
+    def transact(self, writes: Sequence[Write], *, again: bool = False) -> list[Answer]:
+        """Decide and save all of `writes` in order, in one commit; one answer each. Durable when it returns."""
+        ...
+
+    def read_run(self, run_id: str) -> tuple[Run, list[Entry]] | None:
+        """A run and its whole journal, chain verified, from one snapshot; Damaged names the entry that does not fit."""
+        ...
+
+    def read_effect(self, key: str) -> Effect | None:
+        """One effect by its key."""
+        ...
+
+    def read_owner(self, owner_id: int) -> Owner | None:
+        """A process that works, or worked, on this store."""
+        ...
+
+    def read_blob(self, name: bytes) -> bytes:
+        """A large value by its hash; Damaged if its bytes do not match."""
+        ...
+
+    def find_runs(self, statuses: Sequence[RunStatus] = (), *, limit: int = 1000) -> list[Run]:
+        """Runs in these statuses (all when empty), newest first."""
+        ...
+
+    def find_effects(self, statuses: Sequence[Status] = (), *, run_id: str = "", limit: int = 1000) -> list[Effect]:
+        """Effects in these statuses (all when empty) and of this run (any when empty), newest first."""
+        ...
+
+    def appear(self, owner_id: int) -> None:
+        """Hold a mark that the operating system drops when this process ends, however it ends."""
+        ...
+
+    def is_gone(self, owner_id: int) -> bool:
+        """True if that process's mark has certainly been dropped; a hint only, the fence is what protects."""
+        ...
+
+    def close(self) -> None:
+        """Release everything; a second call does nothing."""
+        ...
+
+
+class Loads(Protocol):
+    """What an overlay needs from its database, inside the open transaction."""
+
+    def load_run(self, run_id: str) -> Run | None:
+        """One run, or None."""
+        ...
+
+    def load_effect(self, key: str) -> Effect | None:
+        """One effect, or None."""
+        ...
+
+    def load_owner(self, owner_id: int) -> Owner | None:
+        """One owner, or None."""
+        ...
+
+    def load_head(self, run_id: str) -> Head:
+        """The end of the run's journal."""
+        ...
+
+    def load_has_entry(self, run_id: str, slot: str, kind: int) -> bool:
+        """True if the journal holds such an entry."""
+        ...
+
+
+class Overlay:
+    """The view of one transaction: what is stored, with what this batch has put on top."""
+
+    __slots__ = ("_loads", "again", "blobs", "effects", "entries", "heads", "owners", "runs")
+
+    def __init__(self, loads: Loads, *, again: bool) -> None:
+        """`runs`, `effects`, `owners`, `heads`, `entries` and `blobs` hold what has to be saved."""
+        self._loads = loads
+        self.again = again
+        self.runs: dict[str, Run] = {}
+        self.effects: dict[str, Effect] = {}
+        self.owners: dict[int, Owner] = {}
+        self.heads: dict[str, Head] = {}
+        self.entries: list[tuple[str, Entry]] = []
+        self.blobs: dict[bytes, bytes] = {}
+
+    def run(self, run_id: str) -> Run | None:
+        """The run as it stands in this batch."""
+        return self.runs.get(run_id) or self._loads.load_run(run_id)
+
+    def effect(self, key: str) -> Effect | None:
+        """The effect as it stands in this batch."""
+        return self.effects.get(key) or self._loads.load_effect(key)
+
+    def owner(self, owner_id: int) -> Owner | None:
+        """The owner as it stands in this batch."""
+        return self.owners.get(owner_id) or self._loads.load_owner(owner_id)
+
+    def put_run(self, run: Run) -> None:
+        """Save at the end."""
+        self.runs[run.id] = run
+
+    def put_effect(self, effect: Effect) -> None:
+        """Save at the end."""
+        self.effects[effect.key] = effect
+
+    def put_owner(self, owner: Owner) -> None:
+        """Save at the end."""
+        self.owners[owner.id] = owner
+
+    def put_blobs(self, blobs: Blobs) -> None:
+        """Save at the end, each once."""
+        self.blobs.update(blobs)
+
+    def append(self, run_id: str, draft: Draft) -> None:
+        """Seal the draft behind the run's last entry."""
+        head = self.heads.get(run_id) or self._loads.load_head(run_id)
+        entry, self.heads[run_id] = seal(head, draft)
+        self.entries.append((run_id, entry))
+
+    def has_entry(self, run_id: str, slot: str, kind: int) -> bool:
+        """True if it is stored, or put by this batch."""
+        mine = any(r == run_id and e.slot == slot and e.kind == kind for r, e in self.entries)
+        return mine or self._loads.load_has_entry(run_id, slot, kind)
+
+    def seal_of(self, run_id: str) -> tuple[int, bytes]:
+        """Length and last digest of the run's journal."""
+        head = self.heads.get(run_id) or self._loads.load_head(run_id)
+        return head.length, head.digest

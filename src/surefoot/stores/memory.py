@@ -1,0 +1,117 @@
+"""The reference store: dictionaries. It forgets everything with the process, and is otherwise the contract itself."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from ..core.digest import blob_hash
+from ..core.effect import Effect, Status
+from ..core.errors import Damaged
+from ..core.journal import Entry, Head, first_head, verify
+from ..core.lease import Owner
+from ..core.run import Run, RunStatus
+from ..core.writes import Answer, Write
+from .base import Overlay
+
+
+class MemoryStore:
+    """Keeps everything in dictionaries; one lock makes each operation atomic."""
+
+    lease_boot = "memory"
+
+    def __init__(self) -> None:
+        """An empty store."""
+        self._lock = threading.Lock()
+        self._runs: dict[str, Run] = {}
+        self._entries: dict[str, list[Entry]] = {}
+        self._effects: dict[str, Effect] = {}
+        self._owners: dict[int, Owner] = {}
+        self._blobs: dict[bytes, bytes] = {}
+        self.present: set[int] = set()
+
+    def transact(self, writes: Sequence[Write], *, again: bool = False) -> list[Answer]:
+        """Decide all, then save all."""
+        with self._lock:
+            overlay = Overlay(self, again=again)
+            answers = [write.decide(overlay) for write in writes]
+            self._runs.update(overlay.runs)
+            self._effects.update(overlay.effects)
+            self._owners.update(overlay.owners)
+            self._blobs.update(overlay.blobs)
+            for run_id, entry in overlay.entries:
+                self._entries.setdefault(run_id, []).append(entry)
+            return answers
+
+    def load_run(self, run_id: str) -> Run | None:
+        """One run, or None."""
+        return self._runs.get(run_id)
+
+    def load_effect(self, key: str) -> Effect | None:
+        """One effect, or None."""
+        return self._effects.get(key)
+
+    def load_owner(self, owner_id: int) -> Owner | None:
+        """One owner, or None."""
+        return self._owners.get(owner_id)
+
+    def load_head(self, run_id: str) -> Head:
+        """The end of the run's journal."""
+        entries = self._entries.get(run_id)
+        return Head(entries[-1].seq + 1, entries[-1].digest) if entries else first_head(run_id)
+
+    def load_has_entry(self, run_id: str, slot: str, kind: int) -> bool:
+        """True if the journal holds such an entry."""
+        return any(e.slot == slot and e.kind == kind for e in self._entries.get(run_id, ()))
+
+    def read_run(self, run_id: str) -> tuple[Run, list[Entry]] | None:
+        """A run and its journal."""
+        with self._lock:
+            run = self._runs.get(run_id)
+            entries = list(self._entries.get(run_id, ()))
+        if run is None:
+            return None
+        verify(run_id, entries)
+        return run, entries
+
+    def read_effect(self, key: str) -> Effect | None:
+        """One effect by its key."""
+        return self._effects.get(key)
+
+    def read_owner(self, owner_id: int) -> Owner | None:
+        """One owner, or None."""
+        return self._owners.get(owner_id)
+
+    def read_blob(self, name: bytes) -> bytes:
+        """A large value by its hash."""
+        content = self._blobs.get(name)
+        if content is None or blob_hash(content) != name:
+            raise Damaged(f"large value {name.hex()[:12]}", "it is missing or its bytes do not match its hash")
+        return content
+
+    def find_runs(self, statuses: Sequence[RunStatus] = (), *, limit: int = 1000) -> list[Run]:
+        """Runs in these statuses, newest first."""
+        with self._lock:
+            found = [run for run in self._runs.values() if not statuses or run.status in statuses]
+        return sorted(found, key=lambda run: run.created_at, reverse=True)[:limit]
+
+    def find_effects(self, statuses: Sequence[Status] = (), *, run_id: str = "", limit: int = 1000) -> list[Effect]:
+        """Effects in these statuses and of this run, newest first."""
+        with self._lock:
+            found = [
+                effect
+                for effect in self._effects.values()
+                if (not statuses or effect.status in statuses) and (not run_id or effect.run == run_id)
+            ]
+        return sorted(found, key=lambda effect: effect.created_at, reverse=True)[:limit]
+
+    def appear(self, owner_id: int) -> None:
+        """Mark a process as present."""
+        self.present.add(owner_id)
+
+    def is_gone(self, owner_id: int) -> bool:
+        """True if it is not marked as present."""
+        return owner_id not in self.present
+
+    def close(self) -> None:
+        """Nothing to release: the store lives as long as its object."""

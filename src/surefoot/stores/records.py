@@ -1,0 +1,58 @@
+"""Records to rows and back: JSON with a digest, strictly decoded. A row that does not fit its digest is damage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ..core.digest import digest
+from ..core.effect import Effect
+from ..core.errors import Damaged
+from ..core.lease import Owner
+from ..core.run import Run
+
+encode = msgspec.json.encode
+_decode_run = msgspec.json.Decoder(Run).decode
+_decode_effect = msgspec.json.Decoder(Effect).decode
+_decode_owner = msgspec.json.Decoder(Owner).decode
+
+
+def sealed(record: msgspec.Struct) -> tuple[bytes, bytes]:
+    """(content, digest) of a record."""
+    content = encode(record)
+    return content, digest(content)
+
+
+def _open(decode: Callable[[bytes], Any], what: str, content: bytes, sealed_as: bytes) -> Any:
+    if digest(content) != sealed_as:
+        raise Damaged(what, "its bytes do not match its digest")
+    try:
+        return decode(content)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Damaged(what, f"it cannot be decoded ({error})") from None
+
+
+def open_run(run_id: str, content: bytes, sealed_as: bytes, status: str | None = None) -> Run:
+    """The run of a row; Damaged if the row was changed."""
+    run: Run = _open(_decode_run, f"the record of run {run_id!r}", content, sealed_as)
+    if run.id != run_id or (status is not None and run.status != status):
+        raise Damaged(f"the row of run {run_id!r}", "its columns do not match its record")
+    return run
+
+
+def open_effect(key: str, content: bytes, sealed_as: bytes, status: str | None = None) -> Effect:
+    """The effect of a row; Damaged if the row was changed."""
+    effect: Effect = _open(_decode_effect, f"the record of effect {key[:12]}", content, sealed_as)
+    if (key and effect.key != key) or (status is not None and effect.status != status):
+        raise Damaged(f"the row of effect {key[:12]}", "its columns do not match its record")
+    return effect
+
+
+def open_owner(owner_id: int, content: bytes, sealed_as: bytes) -> Owner:
+    """The owner of a row; Damaged if the row was changed."""
+    owner: Owner = _open(_decode_owner, f"the record of owner {owner_id}", content, sealed_as)
+    if owner.id != owner_id:
+        raise Damaged(f"the row of owner {owner_id}", "its columns do not match its record")
+    return owner

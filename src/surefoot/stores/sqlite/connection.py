@@ -1,0 +1,123 @@
+"""Opens a SQLite connection that keeps its promise, or refuses.
+
+WAL and `synchronous=FULL` are read back; Python's own transaction handling is off; the write lock is always taken
+first. Python's default (a rollback journal) lost the last acknowledged commit at power loss.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from pathlib import Path
+
+from ...core.errors import NotCommitted, StoreRefused
+from ..queries import load_migrations, load_queries
+from .place import check_place
+
+APPLICATION_ID = 0x53555245
+SCHEMA_VERSION = 1
+BUSY_SLICE_MS = 250
+CHECKPOINT_PAGES = 2000
+QUERIES = load_queries("surefoot.stores.sqlite")
+PRAGMAS = load_queries("surefoot.stores.sqlite", "pragmas.sql")
+
+
+def open_connection(path: Path) -> sqlite3.Connection:
+    """A connection in WAL mode with full sync, or StoreRefused saying what was found."""
+    if sqlite3.sqlite_version_info < (3, 37):
+        raise StoreRefused(f"SQLite {sqlite3.sqlite_version} is too old; Surefoot needs 3.37 or newer")
+    check_place(path)
+    try:
+        db = sqlite3.connect(
+            path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=BUSY_SLICE_MS / 1000
+        )
+    except sqlite3.Error as error:
+        raise StoreRefused(f"{path} could not be opened: {error}") from error
+    try:
+        _configure(db, path)
+    except sqlite3.OperationalError as error:
+        db.close()
+        if is_busy(error):
+            raise NotCommitted(f"{path} is locked by another program: {error}") from error
+        raise StoreRefused(f"{path} could not be opened: {error}") from error
+    except sqlite3.DatabaseError as error:
+        db.close()
+        raise StoreRefused(f"{path} is not a SQLite database ({error}); give Surefoot a file of its own") from error
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _configure(db: sqlite3.Connection, path: Path) -> None:
+    _check_owner(db, path)
+    mode = db.execute(PRAGMAS["journal_mode"]).fetchone()[0]
+    if mode != "wal":
+        raise StoreRefused(f"{path}: expected journal_mode wal, found {mode!r}; its file system cannot share memory")
+    db.execute(PRAGMAS["synchronous"])
+    found = db.execute(PRAGMAS["read_synchronous"]).fetchone()[0]
+    if found != 2:
+        raise StoreRefused(f"{path}: expected synchronous FULL (2), found {found}; commits would not be durable")
+    for name in ("checkpoint_pages", "foreign_keys", "cell_check", "trusted_schema"):
+        db.execute(PRAGMAS[name])
+    if sys.platform == "darwin":
+        db.execute(PRAGMAS["fullfsync"])
+        db.execute(PRAGMAS["checkpoint_fullfsync"])
+
+
+def _check_owner(db: sqlite3.Connection, path: Path) -> None:
+    application = db.execute(PRAGMAS["application_id"]).fetchone()[0]
+    version = db.execute(PRAGMAS["user_version"]).fetchone()[0]
+    if application not in (0, APPLICATION_ID):
+        raise StoreRefused(f"{path} belongs to another application (id {application:#x}); use a file of its own")
+    if application == 0 and db.execute(PRAGMAS["tables"]).fetchone()[0]:
+        raise StoreRefused(f"{path} holds another application's tables; give Surefoot a file of its own")
+    if version > SCHEMA_VERSION:
+        raise StoreRefused(
+            f"{path} has schema {version}, made by a newer Surefoot; this one knows {SCHEMA_VERSION}. Upgrade Surefoot."
+        )
+
+
+def migrate(db: sqlite3.Connection) -> None:
+    """Bring the schema up to date: each step in one transaction, under the write lock."""
+    if db.execute(PRAGMAS["user_version"]).fetchone()[0] == SCHEMA_VERSION:
+        return
+    db.execute(QUERIES["begin"])
+    try:
+        version = db.execute(PRAGMAS["user_version"]).fetchone()[0]
+        for number, script in load_migrations("surefoot.stores.sqlite"):
+            if number > version:
+                for statement in script.split(";\n"):
+                    db.execute(statement)
+        db.execute(PRAGMAS["set_application_id"])
+        db.execute(PRAGMAS["set_user_version"])
+        db.execute(QUERIES["commit"])
+    except BaseException:
+        if db.in_transaction:
+            db.execute(QUERIES["rollback"])
+        raise
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """True for "somebody else holds the lock"."""
+    return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def lengthen_log(db: sqlite3.Connection, path: Path, pages: int) -> None:
+    """Give the write-ahead log its full length once, so that later commits overwrite instead of growing the file.
+
+    An overwrite needs no change of the file's size on disk, which is most of what an fsync of a growing file costs.
+    Zeros beyond the last frame are never valid frames (their salt is not the log's), and nobody else can append while
+    the write lock is held. SQLite keeps the length: its checkpoints do not truncate.
+    """
+    log = path.with_name(path.name + "-wal")
+    db.execute(QUERIES["begin"])
+    try:
+        size, full = log.stat().st_size, 32 + pages * (24 + 4096)
+        if 0 < size < full:
+            with open(log, "r+b") as file:
+                os.pwrite(file.fileno(), bytes(full - size), size)
+                os.fdatasync(file.fileno()) if hasattr(os, "fdatasync") else os.fsync(file.fileno())
+    finally:
+        db.execute(QUERIES["rollback"])

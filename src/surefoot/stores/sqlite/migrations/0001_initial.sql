@@ -1,0 +1,59 @@
+-- One row a run. `record` is the whole record as JSON; the other columns are what SQL selects by.
+CREATE TABLE runs (
+    num INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    status TEXT NOT NULL CHECK (status IN
+        ('pending', 'running', 'waiting', 'diverged', 'damaged', 'succeeded', 'failed', 'cancelled')),
+    created_at REAL NOT NULL,
+    record BLOB NOT NULL,
+    digest BLOB NOT NULL CHECK (length(digest) = 16)
+) STRICT;
+
+CREATE INDEX runs_unfinished ON runs (status, created_at)
+    WHERE status IN ('pending', 'running', 'waiting', 'diverged', 'damaged');
+
+-- Append-only, in the order of commits; `digest` chains an entry to the one before it in its run.
+CREATE TABLE entries (
+    num INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    kind INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 5),
+    at_ms INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    slot TEXT NOT NULL,
+    args_digest BLOB NOT NULL,
+    preview TEXT NOT NULL,
+    value BLOB NOT NULL,
+    digest BLOB NOT NULL CHECK (length(digest) = 16)
+) STRICT;
+
+CREATE UNIQUE INDEX entries_of_run ON entries (run, seq);
+
+-- One row an identity: claimed once in the whole store.
+CREATE TABLE effects (
+    num INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE CHECK (length(key) = 32),
+    run TEXT NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('intended', 'attempted', 'in_doubt', 'parked', 'confirmed', 'refused',
+        'compensated', 'abandoned')),
+    created_at REAL NOT NULL,
+    record BLOB NOT NULL,
+    digest BLOB NOT NULL CHECK (length(digest) = 16)
+) STRICT;
+
+CREATE INDEX effects_open ON effects (status, created_at)
+    WHERE status IN ('intended', 'attempted', 'in_doubt', 'parked');
+CREATE INDEX effects_of_run ON effects (run) WHERE run <> '';
+
+-- Values over 64 KiB, once each, by the hash of their content.
+CREATE TABLE blobs (
+    hash BLOB PRIMARY KEY CHECK (length(hash) = 32),
+    content BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- One row a process that works here: its lease stands for all of its runs.
+CREATE TABLE owners (
+    id INTEGER PRIMARY KEY,
+    record BLOB NOT NULL,
+    digest BLOB NOT NULL CHECK (length(digest) = 16)
+) STRICT;

@@ -1,0 +1,65 @@
+"""Presence: a lock on a small file beside the database, which the operating system drops with the process.
+
+It only hastens a takeover. A false "present" (a fork kept the lock) costs the rest of the lease; a false "gone" is
+harmless, since the fence token protects.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # no flock here: leases alone decide
+    fcntl = None
+
+
+class Presence:
+    """Locks of this process, and a look at others'."""
+
+    def __init__(self, database: Path) -> None:
+        """`database`: the store's file; the marks lie in a folder beside it."""
+        self._folder = database.with_name(database.name + "-owners")
+        self._held: dict[int, int] = {}
+
+    def appear(self, owner_id: int) -> None:
+        """Take this owner's lock."""
+        if fcntl is None or owner_id in self._held:
+            return
+        self._folder.mkdir(exist_ok=True)
+        descriptor = os.open(self._folder / str(owner_id), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        self._held[owner_id] = descriptor
+
+    def is_gone(self, owner_id: int) -> bool:
+        """True if nobody holds that owner's lock."""
+        if fcntl is None or owner_id in self._held:
+            return False
+        path = self._folder / str(owner_id)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        else:
+            path.unlink(missing_ok=True)
+            return True
+        finally:
+            os.close(descriptor)
+
+    def vanish(self) -> None:
+        """Drop every lock of this process."""
+        for owner_id, descriptor in self._held.items():
+            (self._folder / str(owner_id)).unlink(missing_ok=True)
+            os.close(descriptor)
+        self._held.clear()
+        try:
+            self._folder.rmdir()
+        except OSError:
+            return

@@ -1,0 +1,86 @@
+-- name: load_run
+-- One run by its id.
+SELECT num, record, digest FROM runs WHERE id = ?;
+
+-- name: insert_run
+-- A new run.
+INSERT INTO runs (id, status, created_at, record, digest) VALUES (?, ?, ?, ?, ?);
+
+-- name: update_run
+-- A run that changed; the id never does.
+UPDATE runs SET status = ?, record = ?, digest = ? WHERE num = ?;
+
+-- name: find_runs
+-- Runs in any of these statuses (a JSON array; empty: all), newest first.
+SELECT id, record, digest, status FROM runs
+WHERE json_array_length(?1) = 0 OR status IN (SELECT value FROM json_each(?1))
+ORDER BY created_at DESC LIMIT ?2;
+
+-- name: load_head
+-- The last entry of a run.
+SELECT seq, digest FROM entries WHERE run = ? ORDER BY seq DESC LIMIT 1;
+
+-- name: has_entry
+-- True if the run holds this slot with this kind; asked only after a commit of unknown outcome.
+SELECT 1 FROM entries WHERE run = ? AND slot = ? AND kind = ? LIMIT 1;
+
+-- name: append_entry
+-- One sealed entry.
+INSERT INTO entries (run, seq, kind, at_ms, attempts, slot, args_digest, preview, value, digest)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: read_entries
+-- All entries of a run, in order.
+SELECT seq, kind, slot, args_digest, preview, value, at_ms, attempts, digest FROM entries WHERE run = ? ORDER BY seq;
+
+-- name: load_effect
+-- One effect by its key.
+SELECT record, digest, status FROM effects WHERE key = ?;
+
+-- name: save_effect
+-- A new effect, or one that changed.
+INSERT INTO effects (key, run, status, created_at, record, digest) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET status = excluded.status, record = excluded.record, digest = excluded.digest;
+
+-- name: find_effects
+-- Effects in any of these statuses (a JSON array; empty: all), of this run (empty: any), newest first.
+SELECT record, digest, status FROM effects
+WHERE (json_array_length(?1) = 0 OR status IN (SELECT value FROM json_each(?1))) AND (?2 = '' OR run = ?2)
+ORDER BY created_at DESC LIMIT ?3;
+
+-- name: load_owner
+-- One owner by its id.
+SELECT record, digest FROM owners WHERE id = ?;
+
+-- name: save_owner
+-- A new owner, or one whose lease moved.
+INSERT INTO owners (id, record, digest) VALUES (?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET record = excluded.record, digest = excluded.digest;
+
+-- name: save_blob
+-- A large value, once.
+INSERT INTO blobs (hash, content) VALUES (?, ?) ON CONFLICT (hash) DO NOTHING;
+
+-- name: read_blob
+-- A large value by its hash.
+SELECT content FROM blobs WHERE hash = ?;
+
+-- name: data_version
+-- Changes when another connection has committed: what this one remembers is then stale.
+PRAGMA data_version;
+
+-- name: begin
+-- The write lock is taken at once, so a transaction can never fail to upgrade.
+BEGIN IMMEDIATE;
+
+-- name: commit
+-- Durable when it returns.
+COMMIT;
+
+-- name: rollback
+-- Nothing of the transaction stays.
+ROLLBACK;
+
+-- name: begin_read
+-- One snapshot for what follows.
+BEGIN;

@@ -1,0 +1,366 @@
+"""The SQLite store: one writer connection, one reader connection, no rules.
+
+What is remembered of live runs between transactions is valid while `PRAGMA data_version` stands still, that is, while
+no other connection has committed; so a lone process reads nothing before it writes.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+from ...core.digest import blob_hash
+from ...core.effect import Effect, Status
+from ...core.errors import CommitUnknown, Damaged, ForkedStore, NotCommitted, StoreError
+from ...core.journal import Entry, Head, first_head, verify
+from ...core.lease import Owner
+from ...core.run import Run, RunStatus
+from ...core.writes import Answer, Write
+from ..base import Overlay
+from ..records import encode, open_effect, open_owner, open_run, sealed
+from .connection import CHECKPOINT_PAGES, QUERIES, is_busy, lengthen_log, migrate, open_connection
+from .presence import Presence
+
+BUSY_SECONDS = 60.0
+COMMITS_BEFORE_LENGTHENING = 24
+REMEMBERED_RUNS_MAX = 20_000
+
+
+def boot_name() -> str:
+    """Names this boot of the machine; the lease clock counts from it."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return "unknown"
+
+
+class SqliteStore:
+    """One file that several processes of one machine may share."""
+
+    def __init__(self, path: str | os.PathLike[str], *, busy_seconds: float = BUSY_SECONDS) -> None:
+        """Open or create the file; raises StoreRefused or NotCommitted (locked for `busy_seconds`)."""
+        self.path = Path(path).absolute()
+        self.lease_boot = boot_name()
+        self._busy_seconds = busy_seconds
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._reader_lock = threading.Lock()
+        self._presence = Presence(self.path)
+        self._db = self._open()
+        self._reader = self._open()
+        self._closed = False
+        self._forget(0)
+        self._commits = 0
+
+    def _open(self) -> sqlite3.Connection:
+        give_up = monotonic() + self._busy_seconds
+        while True:
+            try:
+                db = open_connection(self.path)
+                migrate(db)
+                return db
+            except (NotCommitted, sqlite3.OperationalError) as error:
+                if isinstance(error, sqlite3.OperationalError) and not is_busy(error):
+                    raise StoreError(f"{self.path} could not be opened: {error}") from error
+                if monotonic() >= give_up:
+                    raise NotCommitted(f"{self.path} was locked by another program for {self._busy_seconds:g} s") from error
+                sleep(0.01)
+
+    def _forget(self, version: int) -> None:
+        self._version = version
+        self._nums: dict[str, int] = {}
+        self._runs: dict[str, Run] = {}
+        self._heads: dict[str, Head] = {}
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedStore(self._pid, os.getpid())
+        if self._closed:
+            raise StoreError(f"{self.path} is closed; open Surefoot again to go on")
+
+    # --- writing ----------------------------------------------------------------------------------------------
+
+    def transact(self, writes: Sequence[Write], *, again: bool = False) -> list[Answer]:
+        """Decide and save in one transaction; durable when it returns. See `stores.base.Store`."""
+        self._check_process()
+        with self._lock:
+            if again:
+                self._reopen()
+            overlay = self._decide(writes, again)
+            self._commit()
+            self._remember(overlay[0])
+        return overlay[1]
+
+    def _decide(self, writes: Sequence[Write], again: bool) -> tuple[Overlay, list[Answer]]:
+        db = self._db
+        self._begin()
+        try:
+            version = db.execute(QUERIES["data_version"]).fetchone()[0]
+            if version != self._version:
+                self._forget(version)
+            overlay = Overlay(self, again=again)
+            answers = [write.decide(overlay) for write in writes]
+            self._save(overlay)
+            return overlay, answers
+        except BaseException as error:
+            self._roll_back()
+            if isinstance(error, sqlite3.Error):
+                raise NotCommitted(self._advice(error)) from error
+            raise
+
+    def _begin(self) -> None:
+        give_up = 0.0
+        while True:
+            try:
+                self._db.execute(QUERIES["begin"])
+                return
+            except sqlite3.OperationalError as error:
+                if not is_busy(error):
+                    raise NotCommitted(self._advice(error)) from error
+                give_up = give_up or monotonic() + self._busy_seconds
+                if monotonic() >= give_up:
+                    raise NotCommitted(
+                        f"{self.path} was locked by another program for {self._busy_seconds:g} s; nothing was written. "
+                        "Close the program that holds a write transaction on it."
+                    ) from error
+
+    def _commit(self) -> None:
+        try:
+            self._db.execute(QUERIES["commit"])
+        except BaseException as error:
+            self._forget(0)
+            raise CommitUnknown(self._advice(error)) from error
+        self._commits += 1
+        if self._commits == COMMITS_BEFORE_LENGTHENING:
+            self._lengthen()
+
+    def _lengthen(self) -> None:
+        try:
+            lengthen_log(self._db, self.path, CHECKPOINT_PAGES + CHECKPOINT_PAGES // 8)
+        except (OSError, sqlite3.Error):
+            return  # only speed is lost
+
+    def _advice(self, error: BaseException) -> str:
+        code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+        if code == sqlite3.SQLITE_FULL:
+            return f"{self.path}: the disk is full; nothing was acknowledged. Free some space, then run again."
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return f"{self.path} is damaged ({error}); restore it from a copy taken before the damage"
+        return f"{self.path}: {type(error).__name__}: {error}"
+
+    def _roll_back(self) -> None:
+        self._forget(0)
+        try:
+            if self._db.in_transaction:
+                self._db.execute(QUERIES["rollback"])
+        except sqlite3.Error:
+            self._reopen()
+
+    def _reopen(self) -> None:
+        self._forget(0)
+        try:
+            self._db.close()
+        except sqlite3.Error:
+            pass  # its state is unknown anyway; the new connection reads what is there
+        self._db = self._open()
+
+    def _save(self, overlay: Overlay) -> None:
+        db = self._db
+        for owner in overlay.owners.values():
+            db.execute(QUERIES["save_owner"], (owner.id, *sealed(owner)))
+        for run in overlay.runs.values():
+            content, digest = sealed(run)
+            num = self._num(run.id)
+            if num:
+                db.execute(QUERIES["update_run"], (run.status, content, digest, num))
+            else:
+                cursor = db.execute(QUERIES["insert_run"], (run.id, run.status, run.created_at, content, digest))
+                self._nums[run.id] = cursor.lastrowid or 0
+        for effect in overlay.effects.values():
+            row = (effect.key, effect.run, effect.status, effect.created_at, *sealed(effect))
+            db.execute(QUERIES["save_effect"], row)
+        if overlay.blobs:
+            db.executemany(QUERIES["save_blob"], list(overlay.blobs.items()))
+        if overlay.entries:
+            db.executemany(QUERIES["append_entry"], self._rows(overlay.entries))
+
+    def _rows(self, entries: list[tuple[str, Entry]]) -> list[tuple[Any, ...]]:
+        nums = self._nums
+        return [
+            (
+                nums.get(run_id) or self._num(run_id),
+                e.seq,
+                e.kind,
+                round(e.at * 1000),
+                e.attempts,
+                e.slot,
+                e.args_digest,
+                e.preview,
+                e.value,
+                e.digest,
+            )
+            for run_id, e in entries
+        ]
+
+    def _num(self, run_id: str) -> int:
+        num = self._nums.get(run_id)
+        if num is None:
+            self.load_run(run_id)
+            num = self._nums.get(run_id, 0)
+        return num
+
+    def _remember(self, overlay: Overlay) -> None:
+        for run in overlay.runs.values():
+            if run.status is RunStatus.RUNNING:
+                self._runs[run.id] = run
+            else:
+                for memory in (self._runs, self._heads, self._nums):
+                    memory.pop(run.id, None)
+        for run_id, head in overlay.heads.items():
+            if run_id in self._runs:
+                self._heads[run_id] = head
+        if len(self._nums) > REMEMBERED_RUNS_MAX:
+            self._forget(self._version)
+
+    # --- loading, inside the write transaction --------------------------------------------------------------------
+
+    def load_run(self, run_id: str) -> Run | None:
+        """One run as it stands."""
+        run = self._runs.get(run_id)
+        if run is not None:
+            return run
+        row = self._db.execute(QUERIES["load_run"], (run_id,)).fetchone()
+        if row is None:
+            return None
+        self._nums[run_id] = row[0]
+        run = self._runs[run_id] = open_run(run_id, row[1], row[2])
+        return run
+
+    def load_head(self, run_id: str) -> Head:
+        """The end of the run's journal."""
+        head = self._heads.get(run_id)
+        if head is None:
+            num = self._num(run_id)
+            row = self._db.execute(QUERIES["load_head"], (num,)).fetchone() if num else None
+            head = self._heads[run_id] = Head(row[0] + 1, row[1]) if row else first_head(run_id)
+        return head
+
+    def load_has_entry(self, run_id: str, slot: str, kind: int) -> bool:
+        """True if the journal holds such an entry."""
+        return self._db.execute(QUERIES["has_entry"], (self._num(run_id), slot, kind)).fetchone() is not None
+
+    def load_effect(self, key: str) -> Effect | None:
+        """One effect as it stands."""
+        return self._effect(self._db, key)
+
+    def load_owner(self, owner_id: int) -> Owner | None:
+        """One owner as it stands."""
+        return self._owner(self._db, owner_id)
+
+    def _effect(self, db: sqlite3.Connection, key: str) -> Effect | None:
+        row = db.execute(QUERIES["load_effect"], (key,)).fetchone()
+        return None if row is None else open_effect(key, row[0], row[1], row[2])
+
+    def _owner(self, db: sqlite3.Connection, owner_id: int) -> Owner | None:
+        row = db.execute(QUERIES["load_owner"], (owner_id,)).fetchone()
+        return None if row is None else open_owner(owner_id, row[0], row[1])
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def _rows_of(self, query: str, parameters: tuple[Any, ...]) -> list[Any]:
+        try:
+            return self._reader.execute(QUERIES[query], parameters).fetchall()
+        except sqlite3.DatabaseError as error:
+            if (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise Damaged(str(self.path), str(error)) from error
+            raise StoreError(self._advice(error)) from error
+
+    def read_run(self, run_id: str) -> tuple[Run, list[Entry]] | None:
+        """A run and its verified journal, from one snapshot."""
+        self._check_process()
+        with self._reader_lock:
+            self._rows_of("begin_read", ())
+            try:
+                row = next(iter(self._rows_of("load_run", (run_id,))), None)
+                rows = [] if row is None else self._rows_of("read_entries", (row[0],))
+            finally:
+                self._rows_of("commit", ())
+        if row is None:
+            return None
+        run = open_run(run_id, row[1], row[2])
+        try:
+            entries = [Entry(r[0], r[1], r[2], r[3], r[4], r[5], r[6] / 1000, r[7], r[8]) for r in rows]
+            head = verify(run_id, entries)
+        except (TypeError, ValueError) as error:
+            raise Damaged(f"the journal of run {run_id!r}", str(error)) from error
+        if run.head and (head.length, head.digest) != (run.length, run.head):
+            raise Damaged(f"the journal of run {run_id!r}", f"it ends at entry {head.length}, not at {run.length}")
+        return run, entries
+
+    def read_effect(self, key: str) -> Effect | None:
+        """One effect by its key."""
+        self._check_process()
+        with self._reader_lock:
+            row = next(iter(self._rows_of("load_effect", (key,))), None)
+        return None if row is None else open_effect(key, row[0], row[1], row[2])
+
+    def read_owner(self, owner_id: int) -> Owner | None:
+        """One owner by its id."""
+        self._check_process()
+        with self._reader_lock:
+            row = next(iter(self._rows_of("load_owner", (owner_id,))), None)
+        return None if row is None else open_owner(owner_id, row[0], row[1])
+
+    def read_blob(self, name: bytes) -> bytes:
+        """A large value by its hash."""
+        self._check_process()
+        with self._reader_lock:
+            rows = self._rows_of("read_blob", (name,))
+        if not rows or blob_hash(rows[0][0]) != name:
+            raise Damaged(f"large value {name.hex()[:12]}", "it is missing or its bytes do not match its hash")
+        return rows[0][0]
+
+    def find_runs(self, statuses: Sequence[RunStatus] = (), *, limit: int = 1000) -> list[Run]:
+        """Runs in these statuses, newest first."""
+        self._check_process()
+        with self._reader_lock:
+            rows = self._rows_of("find_runs", (encode(statuses).decode(), limit))
+        return [open_run(row[0], row[1], row[2], row[3]) for row in rows]
+
+    def find_effects(self, statuses: Sequence[Status] = (), *, run_id: str = "", limit: int = 1000) -> list[Effect]:
+        """Effects in these statuses and of this run, newest first."""
+        self._check_process()
+        with self._reader_lock:
+            rows = self._rows_of("find_effects", (encode(statuses).decode(), run_id, limit))
+        return [open_effect("", row[0], row[1], row[2]) for row in rows]
+
+    # --- presence -------------------------------------------------------------------------------------------------
+
+    def appear(self, owner_id: int) -> None:
+        """Hold this owner's mark."""
+        self._check_process()
+        self._presence.appear(owner_id)
+
+    def is_gone(self, owner_id: int) -> bool:
+        """True if that owner's mark has been dropped."""
+        return self._presence.is_gone(owner_id)
+
+    def log_bytes(self) -> int:
+        """Size of the write-ahead log; over 64 MiB a reader is holding up its checkpoints."""
+        log = self.path.with_name(self.path.name + "-wal")
+        return log.stat().st_size if log.exists() else 0
+
+    def close(self) -> None:
+        """Close both connections and drop the marks; in a forked child nothing is touched."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        self._closed = True
+        with self._lock, self._reader_lock:
+            self._presence.vanish()
+            self._reader.close()
+            self._db.close()
