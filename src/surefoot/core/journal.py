@@ -86,7 +86,7 @@ def _described(seq: int, kind: int, slot: str, preview: str, at: float, attempts
 
 def seal(head: Head, draft: Draft) -> tuple[Entry, Head]:
     """Give a draft its place at the end of the chain."""
-    seq, at = head.length, round(draft.at * 1000) / 1000
+    seq, at = head.length, int(draft.at * 1000 + 0.5) / 1000
     described = _described(seq, draft.kind, draft.slot, draft.preview, at, draft.attempts)
     link = chain_link(head.digest, described, draft.args_digest, draft.value)
     entry = Entry(

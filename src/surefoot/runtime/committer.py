@@ -151,9 +151,13 @@ class Committer:
         while not self._closed:
             self._wake.acquire()
             self._awake = False
-            while self._queue:
-                with self._lead:
-                    self._commit_queued()
+            # one batch a wake-up: what arrives meanwhile brings a wake-up of its own, at the end of its loop's turn,
+            # so that a turn's writes stay together and this thread does not compete with the loop for half of them
+            with self._lead:
+                self._commit_queued()
+            if len(self._queue) >= BATCH_MAX:
+                self._rouse()
+            self._pass_on()
 
     def _pass_on(self) -> None:
         """After leading: somebody who still waits has to lead next."""
@@ -161,9 +165,9 @@ class Committer:
             pending = self._queue[0]
         except IndexError:
             return
-        if pending.waiter is not None or (pending.loop is None and pending.callback is None):
+        if pending.loop is None and pending.callback is None:
             pending.wake()
-        else:
+        elif pending.loop is None:
             self._rouse()
 
     # --- committing, under the lead ---------------------------------------------------------------------------------

@@ -147,6 +147,7 @@ class Runner:
         self._sessions: set[Session] = set()
         self._threads: set[threading.Thread] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._opening = Session(engine, state_of(engine))
         engine.stop_check = switch.check
 
     # --- entry points -----------------------------------------------------------------------------------------------
@@ -242,8 +243,7 @@ class Runner:
         count_live_runs(1)
         try:
             while True:
-                opening = Session(self._engine, state_of(self._engine, plan.proposal.id))
-                run, entries = opening.drive(self._open(plan))
+                run, entries = self._opening.drive(self._open(plan))
                 if run.status in FINAL:
                     return self._stored(plan, run)
                 session = self._session(run, entries)
@@ -291,8 +291,7 @@ class Runner:
         count_live_runs(1)
         try:
             while True:
-                opening = Session(self._engine, state_of(self._engine, plan.proposal.id))
-                run, entries = await opening.drive_async(self._open(plan))
+                run, entries = await self._opening.drive_async(self._open(plan))
                 if run.status in FINAL:
                     return self._stored(plan, run)
                 session = self._session(run, entries)
@@ -477,10 +476,17 @@ async def _outlast(root: asyncio.Task[Ending]) -> Ending:
     """Wait for the root task; if this task is cancelled meanwhile, the run stops first and is released."""
     import asyncio
 
-    while True:
+    loop = asyncio.get_running_loop()
+    while not root.done():
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def end(_: object, ended: asyncio.Future[None] = ended) -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        root.add_done_callback(end)
         try:
-            await asyncio.wait([root])
+            await ended
         except asyncio.CancelledError:
             root.cancel()
-            continue
-        return root.result()
+    return root.result()

@@ -7,7 +7,6 @@ One table of handlers each; the flows are the same. Whatever has to stop the run
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -72,7 +71,7 @@ class Session:
         self.decided: dict[str, int] = {}
         self.patches: dict[str, bool] = {}
         self.asynchronous = False
-        self._in_pipeline = threading.Semaphore(PIPELINE_MAX)
+        self._in_pipeline = 0
         self._pipeline_error: BaseException | None = None
 
     # --- entering ---------------------------------------------------------------------------------------------------
@@ -178,9 +177,10 @@ class Session:
 
     def prepare(self, write: Write) -> Write:
         """Before a claim: be present in the store, and forget an earlier failure of this run."""
-        if isinstance(write, StartRun | ClaimRun | TakeEffect):
+        kind = type(write)
+        if kind is StartRun or kind is ClaimRun or kind is TakeEffect:
             self.engine.join()
-            if not isinstance(write, TakeEffect):
+            if kind is not TakeEffect:
                 self.engine.committer.forgive(write.run_id)
         return write
 
@@ -194,13 +194,13 @@ class Session:
         """Queue an entry without waiting; an earlier one that failed stops the run here."""
         if self._pipeline_error is not None:
             raise self._pipeline_error
-        if not self._in_pipeline.acquire(blocking=False):
+        if self._in_pipeline >= PIPELINE_MAX:
             self.engine.committer.flush()
-            self._in_pipeline.acquire()
+        self._in_pipeline += 1
         self.engine.committer.submit(Pending(write, callback=self._piped))
 
     def _piped(self, pending: Pending) -> None:
-        self._in_pipeline.release()
+        self._in_pipeline -= 1  # not exact between threads, and need not be: it only bounds memory
         try:
             check(pending.result())
         except BaseException as error:  # kept, and raised by the next step

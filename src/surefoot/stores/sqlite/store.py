@@ -196,7 +196,7 @@ class SqliteStore:
                 nums.get(run_id) or self._num(run_id),
                 e.seq,
                 e.kind,
-                round(e.at * 1000),
+                int(e.at * 1000 + 0.5),
                 e.attempts,
                 e.slot,
                 e.args_digest,
