@@ -30,7 +30,8 @@ from .effects.effect import Effect, compensate, effect
 from .effects.transactional import create_receipts_table, same_transaction
 from .runtime.app import Surefoot
 from .runtime.choices import first, now, patched, random, sleep, timeout, uuid
-from .runtime.fork import gather, map
+from .runtime.fork import gather
+from .runtime.fork import map as map  # noqa: A004
 from .runtime.runner import Handle
 from .runtime.step import Step, Workflow, step, workflow
 from .runtime.view import RunView

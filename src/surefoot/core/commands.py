@@ -87,7 +87,7 @@ class RenewLease(Command[None], frozen=True):
     until: float
 
 
-class ReadRun(Command["tuple[Run, list[Entry]] | None"], frozen=True):
+class ReadRun(Command[tuple[Run, list[Entry]] | None], frozen=True):
     """A run and its verified journal, in one query."""
 
     run_id: str

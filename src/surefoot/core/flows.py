@@ -7,7 +7,7 @@ is one effect from intent to receipt.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, assert_never
+from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -180,9 +180,7 @@ def read_claimed(run: Run, at: float, stamps: Iterator[int]) -> Flow[list[Entry]
     try:
         read = yield from ask(ReadRun(run.id))
     except Damaged as damaged:
-        end = EndRun(
-            run_id=run.id, fence=run.fence, do=RunDo.DAMAGE, at=at, reason=str(damaged), stamp=next(stamps)
-        )
+        end = EndRun(run_id=run.id, fence=run.fence, do=RunDo.DAMAGE, at=at, reason=str(damaged), stamp=next(stamps))
         yield Commit(end)
         raise
     assert read is not None
@@ -308,9 +306,7 @@ def _perform(
 
 def settled_of(effect: Effect, receipt: bytes) -> Settled:
     """What the workflow, and its journal, get to see of a settled effect."""
-    return Settled(
-        status=effect.status, key=effect.key, receipt=msgspec.Raw(receipt or b"null"), reason=effect.reason
-    )
+    return Settled(status=effect.status, key=effect.key, receipt=msgspec.Raw(receipt or b"null"), reason=effect.reason)
 
 
 def _take(state: RunState, call: EffectCall, key: str, outcome: Draft, fresh: bool) -> Flow[Effect]:
@@ -410,8 +406,6 @@ def _settle(state: RunState, call: EffectCall, effect: Effect, outcome: Draft) -
                 if effect.status is not Status.PARKED:
                     effect = yield from _record(state, effect, Event(do=Do.PARK, at=now, reason=why))
                 return effect, False
-            case other:
-                assert_never(other)
     return effect, recorded
 
 
@@ -438,9 +432,7 @@ def _attempt(
     return (yield from _record(state, effect, event)), False
 
 
-def _ask_receiver(
-    state: RunState, call: EffectCall, effect: Effect, outcome: Draft
-) -> Flow[tuple[Effect, bool]]:
+def _ask_receiver(state: RunState, call: EffectCall, effect: Effect, outcome: Draft) -> Flow[tuple[Effect, bool]]:
     evidence = yield from ask(AskReceiver(call, effect))
     if evidence.found != "found":
         return (yield from _record(state, effect, None, evidence=evidence)), False

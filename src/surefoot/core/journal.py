@@ -89,9 +89,7 @@ def seal(head: Head, draft: Draft) -> tuple[Entry, Head]:
     seq, at = head.length, int(draft.at * 1000 + 0.5) / 1000
     described = _described(seq, draft.kind, draft.slot, draft.preview, at, draft.attempts)
     link = chain_link(head.digest, described, draft.args_digest, draft.value)
-    entry = Entry(
-        seq, draft.kind, draft.slot, draft.args_digest, draft.preview, draft.value, at, draft.attempts, link
-    )
+    entry = Entry(seq, draft.kind, draft.slot, draft.args_digest, draft.preview, draft.value, at, draft.attempts, link)
     return entry, Head(seq + 1, link)
 
 

@@ -37,7 +37,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     """How one attempt ended, as far as this process can tell.
 
     `landed`: with `receipt` (encoded). `refused`: the contract names the answer. `unsent`: certainly not sent.
-    `exists`: the receiver says it is there. `in_flight`: an earlier try is still running there. `unknown`: anything else.
+    `exists`: the receiver says it is there. `in_flight`: an earlier try is still running there. `unknown`: all else.
     """
 
     kind: str

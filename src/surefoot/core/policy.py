@@ -6,8 +6,6 @@ back. The same function serves a live process, a resumed run, `doubts` and the m
 
 from __future__ import annotations
 
-from typing import assert_never
-
 import msgspec
 
 from .contract import Kind
@@ -95,7 +93,6 @@ def next_move(effect: Effect, now: float, *, can_ask: bool) -> Move:
             if contract.at_least_once:
                 return _repeat(effect, now, 0.0, False)
             return Park("the receiver promises nothing about duplicates")
-    assert_never(contract.kind)
 
 
 def _send_unsent(effect: Effect, now: float) -> Move:
@@ -188,15 +185,20 @@ def send_until(now: float, until: float) -> float:
 
 def explain(effect: Effect, now: float) -> str:
     """The arithmetic behind an effect that is not settled, for people."""
-    contract, parts = effect.contract, [f"{effect.status}, {contract.kind}"]
+    contract = effect.contract
+    parts = [f"{effect.status}, {contract.kind}"]
     if effect.first_sent_at:
         parts.append(f"first sent {_ago(now - effect.first_sent_at)} ago")
     if contract.kind is Kind.KEYED and effect.first_sent_at:
         left = effect.first_sent_at + contract.protected_seconds - now
         state = f"protects for another {_ago(left)}" if left > 0 else "no longer protects"
-        parts.append(f"window {_ago(contract.window_seconds)}, relied on for {contract.margin:.0%} of it: the key {state}")
+        parts.append(
+            f"window {_ago(contract.window_seconds)}, relied on for {contract.margin:.0%} of it: the key {state}"
+        )
     if contract.kind is Kind.LOOKUP and effect.status is Status.IN_DOUBT:
-        parts.append(f"an empty answer counts from {settled_at(effect) - now:+.0f} s on, lag {contract.lag_seconds:g} s")
+        left = settled_at(effect) - now
+        counts = f"counts in {_ago(left)}" if left > 0 else "counts now"
+        parts.append(f"an empty answer {counts}; lag {contract.lag_seconds:g} s")
     if effect.reason:
         parts.append(effect.reason)
     return "; ".join(parts)

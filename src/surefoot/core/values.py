@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -26,8 +26,8 @@ DEPTH_MAX = 200
 
 
 def _encode_foreign(value: Any) -> Any:
-    dump = getattr(type(value), "model_dump", None)
-    if dump is not None:
+    kind = cast("Any", type(value))
+    if hasattr(kind, "model_dump"):
         return value.model_dump(mode="json")
     raise TypeError(f"{type(value).__qualname__} is not a kind of value that can be stored")
 
@@ -49,8 +49,9 @@ def _field_names(value: Any) -> list[str] | None:
         return list(value.__struct_fields__)
     if is_dataclass(value):
         return [field.name for field in dataclass_fields(value)]
-    if hasattr(type(value), "model_fields"):
-        return list(type(value).model_fields)
+    kind = cast("Any", type(value))
+    if hasattr(kind, "model_fields"):
+        return list(kind.model_fields)
     return None
 
 
@@ -61,21 +62,21 @@ def difference(before: Any, after: Any, path: str = "$", depth: int = 0) -> tupl
     """
     if depth > DEPTH_MAX:
         return path, f"it is nested deeper than {DEPTH_MAX}"
-    kind = type(before)
+    kind = cast("Any", type(before))
     if kind is str or before is None or kind is bool:
         return None if type(after) is kind and before == after else _differs(before, after, path)
     if kind is dict and type(after) is dict:
         if before.keys() != after.keys():
             return path, "its keys come back changed; keys must be strings, or the annotation must name their type"
         for key, value in before.items():
-            back = after[key]
+            back: Any = after[key]
             if type(value) is str and type(back) is str and value == back:
                 continue
             if (found := difference(value, back, f"{path}.{key}", depth + 1)) is not None:
                 return found
         return None
     if kind in (list, tuple) and type(after) is kind:
-        if len(before) != len(after):
+        if len(before) != len(cast("list[Any]", after)):
             return path, "its length comes back changed"
         for index, value in enumerate(before):
             if (found := difference(value, after[index], f"{path}[{index}]", depth + 1)) is not None:
@@ -112,7 +113,7 @@ def refuse_inexact(value: Any, what: str) -> None:
 
 
 def _inexact(value: Any, path: str, depth: int) -> tuple[str, str] | None:
-    kind = type(value)
+    kind = cast("Any", type(value))
     if kind is str or kind is int or value is None or kind is bool:
         return None
     if kind is float:
@@ -120,7 +121,7 @@ def _inexact(value: Any, path: str, depth: int) -> tuple[str, str] | None:
     if depth > DEPTH_MAX:
         return path, f"it is nested deeper than {DEPTH_MAX}"
     if kind is dict or isinstance(value, Mapping):
-        for key, item in typing.cast("Mapping[Any, Any]", value).items():
+        for key, item in cast("Mapping[Any, Any]", value).items():
             if type(key) is not str and not isinstance(key, str):
                 return f"{path}.{key}", f"the key is a {type(key).__qualname__}; keys must be strings"
             if type(item) is str:
@@ -276,7 +277,9 @@ class ArgumentsCodec:
             try:
                 encode_canonical(value, name)
             except ValueRefused as inner:
-                hint = "" if inner.path else f'; pass what identifies it instead, or leave it out with ignore=("{name}",)'
+                hint = (
+                    "" if inner.path else f'; pass what identifies it instead, or leave it out with ignore=("{name}",)'
+                )
                 return ValueRefused(f"argument {name!r} of {self.what}", inner.path, inner.why + hint)
         return refused
 

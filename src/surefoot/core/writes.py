@@ -287,7 +287,12 @@ class TakeEffect(Write, frozen=True, kw_only=True):
         if (held.request_digest, held.name) != (asked.request_digest, asked.name):
             if not any(e.value == asked.request and e.who == asked.run for e in held.evidence):
                 proposal = Evidence(
-                    at=at, kind="disagreement", found="other request", value=asked.request, who=asked.run, text=asked.name
+                    at=at,
+                    kind="disagreement",
+                    found="other request",
+                    value=asked.request,
+                    who=asked.run,
+                    text=asked.name,
                 )
                 view.put_effect(with_evidence(held, proposal))
             return Answer(Verdict.DISAGREES, effect=held)

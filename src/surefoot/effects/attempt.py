@@ -13,8 +13,8 @@ class Attempt:
     """One try of an effect. One attempt is one request: switch off your client library's own retries.
 
     `key` is the idempotency key as the receiver wants it, the same at every try; `headers` carries it under the
-    contract's header name. `timeout` is in seconds, `deadline` in seconds since the epoch: after it the request must not
-    be in flight any more. `number` counts tries from 1. `connection` is set for `same_transaction` effects only.
+    contract's header name. `timeout` is in seconds, `deadline` in seconds since the epoch: after it the request must
+    not be in flight any more. `number` counts tries from 1. `connection` is set for `same_transaction` effects only.
     """
 
     key: str

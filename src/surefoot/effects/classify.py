@@ -29,7 +29,9 @@ _UNSENT_CLASSES = frozenset(
         "gaierror",  # socket
     }
 )
-_UNSENT_MODULES = frozenset("httpx httpx2 httpcore requests urllib3 botocore aiohttp socket _socket".split())
+_UNSENT_MODULES = frozenset(
+    ("httpx", "httpx2", "httpcore", "requests", "urllib3", "botocore", "aiohttp", "socket", "_socket")
+)
 
 
 def chain_of(error: BaseException) -> Iterator[BaseException]:

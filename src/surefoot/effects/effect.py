@@ -5,28 +5,26 @@ The flow is in `core/flows.py`; this module is what a user writes, and how one a
 
 from __future__ import annotations
 
+import functools
 import inspect
-import threading
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-import msgspec
-
-from ..core import flows, policy
+from ..core import flows
 from ..core.contract import Contract, Kind
 from ..core.effect import Effect as EffectRecord
 from ..core.effect import Evidence, Status
 from ..core.errors import Abandoned, Exists, Refused, RunWaiting, Several, Suspend, UsageError, ValueRefused
-from ..core.flows import RunState, Settled
+from ..core.flows import Settled
 from ..core.ids import check_id, check_name, fill_identity
 from ..core.journal import Branch
 from ..core.outcome import Answered, Confirmed, InDoubt
 from ..core.values import ArgumentsCodec, Codec, resolve_hints
+from ..runtime.outside import outside_session
 from ..runtime.scope import current
 from ..runtime.session import Session
-from ..runtime.step import Named, check_function, default_name, refuse_lost_context, seconds_of
-from ..runtime.outside import outside_session
+from ..runtime.step import Named, check_function, refuse_lost_context, seconds_of
 from .attempt import Attempt
 from .classify import classify
 from .transactional import SameTransaction, perform_in_transaction
@@ -57,11 +55,6 @@ class Effect(Named, Generic[P, R]):
         super().__init__(function, "effect", name)
         self.connect = contract.connect if isinstance(contract, SameTransaction) else None
         self.contract = contract.contract if isinstance(contract, SameTransaction) else contract
-        if not isinstance(self.contract, Contract):
-            raise UsageError(
-                f"effect {self.name!r} needs a contract: @effect(keyed(...)), natural(), lookup(...), opaque() or "
-                f"same_transaction(...); found {contract!r}"
-            )
         former = (formerly,) if isinstance(formerly, str) else tuple(formerly)
         self.names = (self.name, *(check_name(n, "former name") for n in former))
         self.identity = identity
@@ -108,7 +101,7 @@ class Effect(Named, Generic[P, R]):
         It is an effect of its own: identity = this effect's, contract = this effect's unless given.
         """
         if function is None:
-            return lambda inner: self.compensate(inner, contract=contract, **options)  # pyright: ignore
+            return functools.partial(self.compensate, contract=contract, **options)
         target = contract or (SameTransaction(self.contract, self.connect) if self.connect else self.contract)
         self._undo = Effect(function, target, name=f"compensate:{self.name}", **options)
         return function
@@ -326,9 +319,7 @@ class EffectUse:
         except Exception as error:
             return self._failed(error)
 
-    def _send_in_transaction(
-        self, session: Session, record: EffectRecord, connect: Callable[[], Any]
-    ) -> Answered:
+    def _send_in_transaction(self, session: Session, record: EffectRecord, connect: Callable[[], Any]) -> Answered:
         connection = connect()
         try:
             args, kwargs = self._arguments(session, record, connection)
@@ -420,10 +411,10 @@ def effect(
     effect that was not sent, or may be repeated, is tried again, across restarts. When the call returns, the outcome is
     on disk. A crash inside leaves an intent; the next owner settles it by `contract` alone.
     """
-    if not isinstance(contract, Contract | SameTransaction):
+    if not isinstance(cast("Any", contract), Contract | SameTransaction):
         raise UsageError(
-            f"@effect needs a contract: @effect(keyed(...)), natural(), lookup(...), opaque() or same_transaction(...); "
-            f"found {contract!r}"
+            "@effect needs a contract: @effect(keyed(...)), natural(), lookup(...), opaque() or "
+            f"same_transaction(...); found {contract!r}"
         )
     return lambda function: Effect(
         function, contract, identity=identity, timeout=timeout, budget=budget, name=name, formerly=formerly

@@ -52,7 +52,9 @@ def _statement(connection: Any, name: str) -> str:
     style = getattr(module, "paramstyle", "qmark")
     mark = _MARKS.get(style)
     if mark is None:
-        raise UsageError(f"the driver of {type(connection)!r} uses paramstyle {style!r}; expected one of {sorted(_MARKS)}")
+        raise UsageError(
+            f"the driver of {type(connection)!r} uses paramstyle {style!r}; expected one of {sorted(_MARKS)}"
+        )
     statement = _SQL[name]
     if style == "numeric":
         for number in range(1, statement.count("?") + 1):
@@ -61,9 +63,7 @@ def _statement(connection: Any, name: str) -> str:
     return statement.replace("?", mark)
 
 
-def perform_in_transaction(
-    connection: Any, key: str, request_digest: bytes, body: Callable[[], bytes]
-) -> bytes:
+def perform_in_transaction(connection: Any, key: str, request_digest: bytes, body: Callable[[], bytes]) -> bytes:
     """Insert the receipt's row, run the body, fill in its receipt, commit; or return the receipt that is there.
 
     A crash or an exception anywhere inside leaves neither the change nor the row.

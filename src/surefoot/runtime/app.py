@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, overload
 
 from ..core import flows
 from ..core.errors import RunNotFound, UsageError
@@ -86,7 +86,12 @@ class Surefoot:
 
     @overload
     def run(
-        self, workflow: Workflow[..., Coroutine[Any, Any, R]], *args: Any, id: str, when_running: WhenRunning = "wait", **kwargs: Any
+        self,
+        workflow: Workflow[..., Coroutine[Any, Any, R]],
+        *args: Any,
+        id: str,
+        when_running: WhenRunning = "wait",
+        **kwargs: Any,
     ) -> Coroutine[Any, Any, R]: ...
     @overload
     def run(
@@ -96,15 +101,15 @@ class Surefoot:
         self,
         workflow: Workflow[..., Any],
         *args: Any,
-        id: str | None = None,  # noqa: A002
+        id: str | None = None,
         when_running: WhenRunning = "wait",
         **kwargs: Any,
     ) -> Any:
         """Run the workflow under this id, resume it, or return its stored result; await it if it is `async def`.
 
         Raises RunMismatch (the id has other arguments), RunBusy (live elsewhere, `when_running="refuse"`), RunWaiting
-        (a person has to decide), Diverged, Damaged, RunCancelled, StoreError, or what the workflow raised. The result is
-        on disk when it returns. A crash inside leaves the run to be resumed by the next call with the same id.
+        (a person has to decide), Diverged, Damaged, RunCancelled, StoreError, or what the workflow raised. The result
+        is on disk when it returns. A crash inside leaves the run to be resumed by the next call with the same id.
         """
         self._check_open()
         return self._runner.run(workflow, args, kwargs, id, when_running)
@@ -113,7 +118,7 @@ class Surefoot:
         self,
         workflow: Workflow[..., Any],
         *args: Any,
-        id: str | None = None,  # noqa: A002
+        id: str | None = None,
         when_running: WhenRunning = "wait",
         **kwargs: Any,
     ) -> Handle:
@@ -126,7 +131,7 @@ class Surefoot:
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
-    def get(self, id: str) -> RunView:  # noqa: A002
+    def get(self, id: str) -> RunView:
         """The run as it stands; RunNotFound if there is none."""
         self._check_open()
         read = self.store.read_run(id)
@@ -144,16 +149,14 @@ class Surefoot:
             raise UsageError(f"unknown status in {names}; expected some of {[str(s) for s in RunStatus]}") from None
         return [self._view(run) for run in self.store.find_runs(statuses, limit=limit)]
 
-    def cancel(self, id: str, *, reason: str = "cancelled by its user") -> RunView:  # noqa: A002
+    def cancel(self, id: str, *, reason: str = "cancelled by its user") -> RunView:
         """Ask a run to stop. When this returns, no new intent will be made; what was sent is settled, not dropped.
 
         A run that nobody works on ends the next time it is run, which settles what it left open.
         """
         self._check_open()
         self.engine.join()
-        write = CancelRun(
-            run_id=id, vantage=self.engine.look(0), reason=reason, stamp=next(self.engine.stamps)
-        )
+        write = CancelRun(run_id=id, vantage=self.engine.look(0), reason=reason, stamp=next(self.engine.stamps))
         answer = self.engine.committer.commit(write)
         if answer.verdict is Verdict.MISSING or answer.run is None:
             raise RunNotFound(id)
@@ -183,7 +186,7 @@ class Surefoot:
         if self._owns_store:
             self.store.close()
 
-    def __enter__(self) -> Surefoot:
+    def __enter__(self) -> Self:
         """Return itself."""
         return self
 
@@ -193,7 +196,7 @@ class Surefoot:
         """Close."""
         self.close()
 
-    async def __aenter__(self) -> Surefoot:
+    async def __aenter__(self) -> Self:
         """Return itself."""
         return self
 
@@ -205,5 +208,3 @@ class Surefoot:
 
         await self._runner.close_async()
         await asyncio.to_thread(self.close)
-
-

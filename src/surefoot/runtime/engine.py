@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.errors import StoreError
 from ..core.lease import Owner, Vantage
-from ..core.writes import Answer, Join
+from ..core.writes import Join
 from ..stores.base import Store
 from .clock import Clock, first_stamp, host_name, new_owner_id
 from .committer import Committer, Pending
@@ -118,5 +118,5 @@ def _go_on() -> None:
     """Nobody asked this process to stop."""
 
 
-def _ignore(pending: Pending) -> Answer | None:
-    return pending.answer
+def _ignore(pending: Pending) -> None:
+    """The claim behind it fails in the same way, and tells."""

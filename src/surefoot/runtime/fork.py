@@ -35,7 +35,7 @@ def gather(*branches: Any) -> Any:
     return _in_threads(session, branch, branches, len(branches))
 
 
-def map(function: Callable[[A], Any], items: Iterable[A], *, limit: int = 16) -> Any:  # noqa: A001
+def map(function: Callable[[A], Any], items: Iterable[A], *, limit: int = 16) -> Any:
     """`[function(item) for item in items]`, at most `limit` side by side; in an `async def` workflow, await it."""
     if limit < 1:
         raise UsageError(f"surefoot.map() needs limit= of 1 or more, found {limit}")

@@ -10,7 +10,9 @@ import logging
 import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec.structs import replace
 
 from ..core import flows
 from ..core.commands import Commit, Flow, ask
@@ -157,27 +159,28 @@ class Runner:
     ) -> Plan:
         """Check everything that can be checked before anything is written."""
         if not isinstance(workflow, Workflow):
-            owner = getattr(workflow, "__self__", None)
-            if isinstance(getattr(workflow, "__func__", None), Workflow):
-                workflow, args = workflow.__func__, (owner, *args)
+            bound: Any = getattr(workflow, "__func__", None)
+            if isinstance(bound, Workflow):
+                workflow, args = cast("Workflow[..., Any]", bound), (workflow.__self__, *args)
             else:
                 raise UsageError(f"{workflow!r} is not a workflow; decorate the function with @workflow")
         if run_id is None:
             raise UsageError(
-                f'run({workflow.name}, ...) needs id="...": the same id again resumes the run or returns its result, so '
-                "take what identifies the work, such as the order or the ticket"
+                f'run({workflow.name}, ...) needs id="...": the same id again resumes the run or returns its result, '
+                "so take what identifies the work, such as the order or the ticket"
             )
         if when_running not in ("wait", "refuse"):
             raise UsageError(f'when_running must be "wait" or "refuse", found {when_running!r}')
         check_id(run_id, "run id")
-        bound = workflow.arguments.bind(args[workflow.skip :], kwargs)
-        encoded = workflow.arguments.encode(bound)
-        restored, named = workflow.arguments.restore(encoded, bound)
+        chosen = cast("Workflow[..., Any]", workflow)
+        named_arguments = chosen.arguments.bind(args[chosen.skip :], kwargs)
+        encoded = chosen.arguments.encode(named_arguments)
+        restored, named = chosen.arguments.restore(encoded, named_arguments)
         stored, blobs = spill(encoded, self._engine.inline_bytes)
         now = self._engine.clock.now()
         proposal = Run(
             id=run_id,
-            workflow=workflow.name,
+            workflow=chosen.name,
             status=RunStatus.RUNNING,
             arguments=stored,
             args_digest=digest(encoded),
@@ -188,7 +191,7 @@ class Runner:
             claims=(Claimed(at=now, owner=self._engine.owner, fence=1, why="started"),),
             stamp=next(self._engine.stamps),
         )
-        return Plan(workflow, proposal, blobs, when_running, (*args[: workflow.skip], *restored), named)
+        return Plan(chosen, proposal, blobs, when_running, (*args[: chosen.skip], *restored), named)
 
     def run(
         self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run_id: str | None, when_running: str
@@ -198,7 +201,9 @@ class Runner:
         if plan.workflow.is_async:
             return self._run_async(plan)
         if current.get() is not None:
-            raise UsageError(f"run({plan.workflow.name}) was called inside a run; nested runs are not started by a call")
+            raise UsageError(
+                f"run({plan.workflow.name}) was called inside a run; nested runs are not started by a call"
+            )
         return self._run_sync(plan)
 
     def start(
@@ -339,9 +344,7 @@ class Runner:
     # --- alike ------------------------------------------------------------------------------------------------------
 
     def _session(self, run: Run, entries: Any) -> Session:
-        session = Session(
-            self._engine, state_of(self._engine, run.id, run.fence, entries), pipelined=self._pipelined
-        )
+        session = Session(self._engine, state_of(self._engine, run.id, run.fence, entries), pipelined=self._pipelined)
         self._sessions.add(session)
         return session
 
@@ -446,12 +449,11 @@ class Runner:
 
 def _end_cancelled(state: RunState, engine: Engine) -> Flow[None]:
     vantage: Vantage = engine.look(0)
-    for _ in range(2):
-        claim = ClaimRun(run_id=state.run_id, vantage=vantage, why="to cancel it", stamp=next(engine.stamps))
-        answer = yield from ask(Commit(claim))
-        if answer.verdict is not Verdict.BUSY or answer.run is None:
-            break
+    claim = ClaimRun(run_id=state.run_id, vantage=vantage, why="to cancel it", stamp=next(engine.stamps))
+    answer = yield from ask(Commit(claim))
+    if answer.verdict is Verdict.BUSY and answer.run is not None:
         vantage = engine.look(answer.run.owner)
+        answer = yield from ask(Commit(replace(claim, vantage=vantage)))
     if answer.verdict is not Verdict.TOOK or answer.run is None:
         return
     state.fence = answer.run.fence

@@ -93,8 +93,10 @@ class Session:
     def stop(self, error: BaseException) -> BaseException:
         """What to raise instead of `error`: store errors, divergence and damage halt the run."""
         if not self.state.run_id:
-            return error if not isinstance(error, LeaseLost) else SurefootError(
-                "another process took this effect over meanwhile; call again to get its outcome"
+            return (
+                error
+                if not isinstance(error, LeaseLost)
+                else SurefootError("another process took this effect over meanwhile; call again to get its outcome")
             )
         if isinstance(error, HALTING):
             if isinstance(error, Diverged):

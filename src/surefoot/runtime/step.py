@@ -8,14 +8,14 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from datetime import timedelta
 from types import MethodType
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from ..core import flows
 from ..core.commands import Result
-from ..core.errors import Signal, UsageError
+from ..core.errors import UsageError
 from ..core.failures import encode_failure, rebuild_failure
 from ..core.ids import check_name
 from ..core.journal import Branch
@@ -102,11 +102,11 @@ class Named:
         self.name = check_name(name or default_name(function), f"{what} name")
         self.is_async = inspect.iscoroutinefunction(function)
         self.is_method = first_name(function) in ("self", "cls")
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(cast("Callable[..., Any]", self), function)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Bind to an instance, as a function does; the instance is not part of the record."""
-        return self if instance is None else MethodType(self, instance)
+        return self if instance is None else MethodType(cast("Callable[..., Any]", self), instance)
 
     def where(self) -> str:
         """File and line of the function."""
@@ -305,7 +305,7 @@ def step(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     `durability="pipelined"`: queued in order). A crash inside leaves no record, and the body runs again.
     """
     if function is None:
-        return lambda inner: Step(inner, **options)  # pyright: ignore[reportUnknownLambdaType]
+        return functools.partial(cast("Any", Step), **options)
     return Step(function, **options)
 
 
@@ -391,7 +391,5 @@ def workflow(function: Callable[..., Any] | None = None, /, **options: Any) -> A
     effects in reverse order when the run fails. `raises` names exceptions that come back as themselves.
     """
     if function is None:
-        return lambda inner: Workflow(inner, **options)  # pyright: ignore[reportUnknownLambdaType]
+        return functools.partial(cast("Any", Workflow), **options)
     return Workflow(function, **options)
-
-

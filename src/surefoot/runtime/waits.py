@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -42,7 +42,7 @@ class Timeout:
         self._expired = False
         self._name = ""
 
-    async def __aenter__(self) -> Timeout:
+    async def __aenter__(self) -> Self:
         """Start the timer, or take what is recorded."""
         self._task = asyncio.current_task()
         self._name = f"timeout:{self._branch.next_slot('timeout')[1]}"

@@ -9,8 +9,11 @@ from pathlib import Path
 from ...core.errors import StoreRefused
 
 NETWORK_FILE_SYSTEMS = frozenset(
-    "nfs nfs4 cifs smb smb2 smb3 smbfs 9p afs ceph glusterfs lustre gpfs beegfs ncpfs orangefs pvfs2 ocfs2 davfs "
-    "fuse.sshfs fuse.s3fs fuse.gcsfuse fuse.rclone fuse.glusterfs fuse.davfs fuse.ceph fuse.cephfs fuse.nfs".split()
+    (
+        *("nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "gpfs"),
+        *("beegfs", "ncpfs", "orangefs", "pvfs2", "ocfs2", "davfs", "fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse"),
+        *("fuse.rclone", "fuse.glusterfs", "fuse.davfs", "fuse.ceph", "fuse.cephfs", "fuse.nfs"),
+    )
 )
 
 

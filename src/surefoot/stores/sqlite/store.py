@@ -11,7 +11,6 @@ import sqlite3
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 from ...core.digest import blob_hash
@@ -23,7 +22,7 @@ from ...core.run import Run, RunStatus
 from ...core.writes import Answer, Write
 from ..base import Overlay
 from ..records import encode, open_effect, open_owner, open_run, sealed
-from .connection import CHECKPOINT_PAGES, QUERIES, is_busy, lengthen_log, migrate, open_connection
+from .connection import BUSY_SLICE_MS, CHECKPOINT_PAGES, QUERIES, is_busy, lengthen_log, migrate, open_connection
 from .presence import Presence
 
 BUSY_SECONDS = 60.0
@@ -47,6 +46,7 @@ class SqliteStore:
         self.path = Path(path).absolute()
         self.lease_boot = boot_name()
         self._busy_seconds = busy_seconds
+        self._busy_tries = max(1, round(busy_seconds * 1000 / BUSY_SLICE_MS))
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._reader_lock = threading.Lock()
@@ -58,8 +58,7 @@ class SqliteStore:
         self._commits = 0
 
     def _open(self) -> sqlite3.Connection:
-        give_up = monotonic() + self._busy_seconds
-        while True:
+        for _ in range(self._busy_tries):
             try:
                 db = open_connection(self.path)
                 migrate(db)
@@ -67,9 +66,13 @@ class SqliteStore:
             except (NotCommitted, sqlite3.OperationalError) as error:
                 if isinstance(error, sqlite3.OperationalError) and not is_busy(error):
                     raise StoreError(f"{self.path} could not be opened: {error}") from error
-                if monotonic() >= give_up:
-                    raise NotCommitted(f"{self.path} was locked by another program for {self._busy_seconds:g} s") from error
-                sleep(0.01)
+        raise NotCommitted(self._locked())
+
+    def _locked(self) -> str:
+        return (
+            f"{self.path} was locked by another program for {self._busy_seconds:g} s; nothing was written. "
+            "Close the program that holds a write transaction on it."
+        )
 
     def _forget(self, version: int) -> None:
         self._version = version
@@ -114,20 +117,15 @@ class SqliteStore:
             raise
 
     def _begin(self) -> None:
-        give_up = 0.0
-        while True:
+        # SQLite waits a slice at a time, so that a Ctrl-C is noticed between two
+        for _ in range(self._busy_tries):
             try:
                 self._db.execute(QUERIES["begin"])
                 return
             except sqlite3.OperationalError as error:
                 if not is_busy(error):
                     raise NotCommitted(self._advice(error)) from error
-                give_up = give_up or monotonic() + self._busy_seconds
-                if monotonic() >= give_up:
-                    raise NotCommitted(
-                        f"{self.path} was locked by another program for {self._busy_seconds:g} s; nothing was written. "
-                        "Close the program that holds a write transaction on it."
-                    ) from error
+        raise NotCommitted(self._locked())
 
     def _commit(self) -> None:
         try:
