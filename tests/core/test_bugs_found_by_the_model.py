@@ -1,0 +1,206 @@
+"""Each test here is the shortest story in which the model check caught the core doing something wrong.
+
+They stay after the fix: each names a rule that somebody once forgot.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from surefoot.core import policy
+from surefoot.core.contract import opaque
+from surefoot.core.effect import Do, Effect, Event, Evidence, Status
+from surefoot.core.journal import Draft, Entry, EntryKind, Head, first_head, seal
+from surefoot.core.lease import Owner, Vantage
+from surefoot.core.run import Run, RunStatus
+from surefoot.core.writes import Blobs, DecideEffect, ParkUnasked, RecordEffect, TakeEffect, Verdict
+
+
+class Rows:
+    """A view over dictionaries, saved as it goes."""
+
+    again = False
+
+    def __init__(self) -> None:
+        self.runs: dict[str, Run] = {}
+        self.effects: dict[str, Effect] = {}
+        self.owners: dict[int, Owner] = {}
+        self.entries: list[tuple[str, Entry]] = []
+        self.heads: dict[str, Head] = {}
+
+    def run(self, run_id: str) -> Run | None:
+        return self.runs.get(run_id)
+
+    def effect(self, key: str) -> Effect | None:
+        return self.effects.get(key)
+
+    def owner(self, owner_id: int) -> Owner | None:
+        return self.owners.get(owner_id)
+
+    def put_run(self, run: Run) -> None:
+        self.runs[run.id] = run
+
+    def put_effect(self, effect: Effect) -> None:
+        self.effects[effect.key] = effect
+
+    def put_owner(self, owner: Owner) -> None:
+        self.owners[owner.id] = owner
+
+    def put_blobs(self, blobs: Blobs) -> None:
+        pass
+
+    def append(self, run_id: str, draft: Draft) -> None:
+        entry, self.heads[run_id] = seal(self.heads.get(run_id) or first_head(run_id), draft)
+        self.entries.append((run_id, entry))
+
+    def has_entry(self, run_id: str, slot: str, kind: int) -> bool:
+        return any(r == run_id and (e.slot, e.kind) == (slot, kind) for r, e in self.entries)
+
+    def seal_of(self, run_id: str) -> tuple[int, bytes]:
+        head = self.heads.get(run_id) or first_head(run_id)
+        return head.length, head.digest
+
+
+def running(name: str, owner: int) -> Run:
+    return Run(
+        id=name,
+        workflow="w",
+        status=RunStatus.RUNNING,
+        arguments=b"{}",
+        args_digest=b"",
+        fence=1,
+        owner=owner,
+        created_at=1.0,
+        updated_at=1.0,
+    )
+
+
+def attempted(owner: int, run: str) -> Effect:
+    return Effect(
+        key="k",
+        namespace="n",
+        identity="ticket:acme",
+        name="open_ticket",
+        run=run,
+        slot="open_ticket",
+        status=Status.ATTEMPTED,
+        contract=opaque(),
+        request=b"{}",
+        request_digest=b"d",
+        sent_key="k",
+        timeout_seconds=1.0,
+        budget_seconds=60.0,
+        owner=owner,
+        created_at=100.0,
+        attempts=1,
+        first_sent_at=100.0,
+        attempted_at=100.0,
+        deadline_at=103.0,
+        stamp=1,
+    )
+
+
+def rows_of_two_runs() -> Rows:
+    """Two live processes, a run each; the first has sent the effect that both ask for."""
+    rows = Rows()
+    for owner in (1, 2):
+        rows.put_owner(Owner(id=owner, pid=owner, host="h", boot="b", started_at=1.0, lease_until=99.0))
+        rows.put_run(running(f"run-{owner}", owner))
+    rows.put_effect(attempted(1, "run-1"))
+    return rows
+
+
+def take(rows: Rows, owner: int, stamp: int, gone: frozenset[int] = frozenset()) -> tuple[Verdict, Effect]:
+    vantage = Vantage(owner=owner, boot="b", lease_now=50.0, at=200.0, gone=gone)
+    intent = Draft(EntryKind.INTENT, "open_ticket", b"d", "", b"k", 200.0)
+    write = TakeEffect(
+        run_id=f"run-{owner}",
+        fence=1,
+        effect=attempted(owner, f"run-{owner}"),
+        vantage=vantage,
+        draft=None if rows.has_entry(f"run-{owner}", "open_ticket", EntryKind.INTENT) else intent,
+        stamp=stamp,
+    )
+    answer = write.decide(rows)
+    assert answer.effect is not None
+    return answer.verdict, answer.effect
+
+
+def record(run: int, held: Effect, do: Do, stamp: int) -> RecordEffect:
+    event = Event(do=do, at=210.0, receipt=b'"T-1"' if do is Do.CONFIRM else b"")
+    return RecordEffect(run_id=f"run-{run}", key="k", effect_fence=held.fence, run_fence=1, event=event, stamp=stamp)
+
+
+def parked_with_proof(rows: Rows) -> None:
+    """The first worker's process is gone, the second parked the effect, and then the first's late answer came in."""
+    _, taken = take(rows, 2, 11, gone=frozenset({1}))
+    assert record(2, taken, Do.PARK, 12).decide(rows).verdict is Verdict.DONE
+    late = Evidence(at=205.0, kind="answer", found="landed", value=b'"T-1"', attempt=1)
+    stale = RecordEffect(
+        run_id="run-1",
+        key="k",
+        effect_fence=1,
+        run_fence=1,
+        event=Event(do=Do.CONFIRM, at=205.0, receipt=b'"T-1"'),
+        late=late,
+        stamp=13,
+    )
+    assert stale.decide(rows).verdict is Verdict.FENCED
+    assert isinstance(policy.next_move(rows.effects["k"], 210.0, can_ask=False), policy.Adopt)
+
+
+def test_two_askers_that_both_adopt_a_late_proof_do_not_crash_the_store() -> None:
+    """Both are shown the parked effect under one fence token; the second one's CONFIRM then meets `confirmed`."""
+    rows = rows_of_two_runs()
+    parked_with_proof(rows)
+    _, first = take(rows, 1, 21)
+    _, second = take(rows, 2, 22)
+    assert record(1, first, Do.CONFIRM, 23).decide(rows).verdict is Verdict.DONE
+    assert record(2, second, Do.CONFIRM, 24).decide(rows).verdict is Verdict.FENCED
+    assert rows.effects["k"].status is Status.CONFIRMED
+
+
+def test_a_park_of_unknown_outcome_that_is_tried_again_after_an_adoption_does_not_crash_the_store() -> None:
+    """PARK was applied and its answer lost; another run adopts the late proof; then PARK comes again."""
+    rows = rows_of_two_runs()
+    _, taken = take(rows, 2, 11, gone=frozenset({1}))
+    park = record(2, taken, Do.PARK, 12)
+    assert park.decide(rows).verdict is Verdict.DONE
+    _, shown = take(rows, 1, 21)
+    assert record(1, shown, Do.CONFIRM, 22).decide(rows).verdict is Verdict.DONE
+    assert park.decide(rows).verdict is Verdict.FENCED
+    assert rows.effects["k"].status is Status.CONFIRMED
+
+
+def test_a_run_that_dropped_an_effect_does_not_park_it_under_a_live_holder_of_another_run() -> None:
+    """ParkUnasked looks at its own run only; the effect may meanwhile be in another live run's hands."""
+    rows = rows_of_two_runs()
+    rows.append("run-1", Draft(EntryKind.INTENT, "open_ticket", b"d", "", b"k", 100.0))
+    _, taken = take(rows, 2, 11, gone=frozenset({1}))
+    assert taken.owner == 2
+    ParkUnasked(run_id="run-1", fence=1, key="k", at=205.0, stamp=31).decide(rows)
+    assert rows.effects["k"].owner == 2, "the live holder lost the effect, and its flow would stop as if its run were lost"
+    assert rows.effects["k"].status is not Status.PARKED
+
+
+def test_did_not_happen_leaves_nothing_intended_that_nobody_will_send() -> None:
+    """The code dropped the effect, the run ended, and a person says that it did not happen: that is its end."""
+    rows = rows_of_two_runs()
+    ParkUnasked(run_id="run-1", fence=1, key="k", at=205.0, stamp=31).decide(rows)
+    assert rows.effects["k"].status is Status.PARKED
+    rows.put_run(replace(rows.runs["run-1"], owner=0, status=RunStatus.SUCCEEDED))
+    decision = DecideEffect(key="k", event=Event(do=Do.DID_NOT_HAPPEN, at=300.0), stamp=41)
+    assert decision.decide(rows).verdict is Verdict.DONE
+    assert rows.effects["k"].status is not Status.INTENDED, "it is intended for ever, and no run will ever send it"
+
+
+def test_did_not_happen_is_followed_by_a_send_even_if_the_first_try_was_unsent_long_ago() -> None:
+    """The budget for what cannot be sent counts from the creation; a person's word comes much later."""
+    rows = rows_of_two_runs()
+    parked = replace(rows.effects["k"], unsent=1)
+    rows.put_effect(parked)
+    ParkUnasked(run_id="run-1", fence=1, key="k", at=205.0, stamp=31).decide(rows)
+    DecideEffect(key="k", event=Event(do=Do.DID_NOT_HAPPEN, at=9_000.0), stamp=41).decide(rows)
+    intended = rows.effects["k"]
+    if intended.status is Status.INTENDED:
+        assert isinstance(policy.next_move(intended, 9_001.0, can_ask=False), policy.Send)
