@@ -66,10 +66,11 @@ def difference(before: Any, after: Any, path: str = "$", depth: int = 0) -> tupl
     if kind is str or before is None or kind is bool:
         return None if type(after) is kind and before == after else _differs(before, after, path)
     if kind is dict and type(after) is dict:
+        after = cast("dict[str, Any]", after)
         if before.keys() != after.keys():
             return path, "its keys come back changed; keys must be strings, or the annotation must name their type"
         for key, value in before.items():
-            back: Any = after[key]
+            back = after[key]
             if type(value) is str and type(back) is str and value == back:
                 continue
             if (found := difference(value, back, f"{path}.{key}", depth + 1)) is not None:
