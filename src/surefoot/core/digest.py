@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import hashlib
 
-import msgspec
-
 DIGEST_BYTES = 16
+LINK_BYTES = 12
+SHORT_BYTES = 8
 BLOB_MARK = b"\x00"
 
-_canonical = msgspec.json.Encoder(order="sorted")
 _blake2b = hashlib.blake2b
 
 
@@ -21,19 +20,19 @@ def digest(content: bytes) -> bytes:
     return _blake2b(content, digest_size=DIGEST_BYTES, person=b"surefoot-args").digest()
 
 
-def record_digest(fields: tuple[object, ...]) -> bytes:
-    """16 bytes over one stored record: what its row must hash to when it is read."""
-    return _blake2b(_canonical.encode(fields), digest_size=DIGEST_BYTES, person=b"surefoot-record").digest()
+def short_digest(content: bytes) -> bytes:
+    """8 bytes over canonical JSON: what an entry keeps of its arguments, to notice that they changed."""
+    return _blake2b(content, digest_size=SHORT_BYTES, person=b"surefoot-args").digest()
 
 
 def chain_seed(run_id: str) -> bytes:
     """The link before a run's first entry, so that two runs' entries cannot be swapped."""
-    return _blake2b(run_id.encode(), digest_size=DIGEST_BYTES, person=b"surefoot-seed").digest()
+    return _blake2b(run_id.encode(), digest_size=LINK_BYTES, person=b"surefoot-seed").digest()
 
 
 def chain_link(previous: bytes, head: str, args_digest: bytes, value: bytes) -> bytes:
     """The digest of one entry: over the link before it and all that the entry says."""
-    link = _blake2b(previous, digest_size=DIGEST_BYTES, person=b"surefoot-chain")
+    link = _blake2b(previous, digest_size=LINK_BYTES, person=b"surefoot-chain")
     link.update(head.encode())
     link.update(args_digest)
     link.update(value)

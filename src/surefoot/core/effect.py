@@ -115,6 +115,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 0
     unresolved: int = 0
     unsent: int = 0
+    unsent_at: float = 0.0
     first_sent_at: float = 0.0
     attempted_at: float = 0.0
     deadline_at: float = 0.0
@@ -173,12 +174,15 @@ def apply(effect: Effect, event: Event) -> Effect:
         case Do.UNSEND:
             if effect.unresolved:
                 raise IllegalMove("an effect with an unresolved earlier send is still in doubt, not unsent")
-            return replace(after, unsent=effect.unsent + 1, first_sent_at=0.0, reason=event.reason)
+            since = effect.unsent_at or event.at
+            return replace(after, unsent=effect.unsent + 1, unsent_at=since, first_sent_at=0.0, reason=event.reason)
         case Do.LOSE:
             doubted = effect.doubted_at or event.at
             return replace(after, unresolved=effect.unresolved + 1, doubted_at=doubted, reason=event.reason)
         case Do.ABSENT | Do.DID_NOT_HAPPEN:
-            return replace(after, unresolved=0, first_sent_at=0.0, doubted_at=0.0, reason=event.reason)
+            return replace(
+                after, unresolved=0, unsent=0, unsent_at=0.0, first_sent_at=0.0, doubted_at=0.0, reason=event.reason
+            )
         case Do.CONFIRM | Do.HAPPENED:
             return replace(after, unresolved=0, receipt=event.receipt, reason=event.reason)
         case Do.REFUSE if effect.unresolved and not effect.contract.stores_refusals and not event.receipt:

@@ -213,6 +213,10 @@ class LeaseLost(Signal):
     """Another owner has the run now; this one stops and changes nothing."""
 
 
+class EffectMoved(Signal):
+    """The effect was settled or taken by somebody else meanwhile; look at it again."""
+
+
 class CancelRequested(Signal):
     """The run was cancelled while it was running here."""
 

@@ -30,9 +30,9 @@ from .commands import (
     ask,
 )
 from .contract import Contract
-from .digest import BLOB_MARK, blob_hash, digest
+from .digest import BLOB_MARK, blob_hash, digest, short_digest
 from .effect import TERMINAL, Do, Effect, Event, Evidence, Status, apply
-from .errors import CancelRequested, Damaged, Disagreement, LeaseLost, RunBusy, RunMismatch
+from .errors import CancelRequested, Damaged, Disagreement, EffectMoved, LeaseLost, RunBusy, RunMismatch
 from .ids import derive_key, render_key
 from .journal import PREVIEW_CHARACTERS, Branch, Draft, Entry, EntryKind, Replay
 from .outcome import Answered
@@ -208,7 +208,7 @@ def settle_open(state: RunState) -> Flow[list[Effect]]:
                 run_id=state.run_id,
                 fence=state.fence,
                 key=entry.value.decode(),
-                at=vantage.at,
+                vantage=vantage,
                 stamp=next(state.stamps),
             )
             check((yield from ask(Commit(write))))
@@ -228,7 +228,7 @@ def check(answer: Answer) -> None:
 
 def step(state: RunState, call: StepCall) -> Flow[tuple[bool, bytes, Result | None]]:
     """Return what is recorded, or run the body, record, and return: (ok, stored value, live result or None)."""
-    arguments_digest = digest(call.arguments)
+    arguments_digest = short_digest(call.arguments)
     preview = preview_of(call.arguments)
     slot, entry = state.replay.take(call.branch, call.names, arguments_digest, preview, "step")
     if entry is not None:
@@ -268,7 +268,7 @@ def perform(state: RunState, call: EffectCall) -> Flow[tuple[Effect | None, Sett
 
     Durable when it returns: the outcome. A crash inside leaves an intent, which the next owner settles by contract.
     """
-    args_digest = digest(b"%b\0%b" % (call.names[0].encode(), call.arguments))
+    args_digest = short_digest(call.arguments)
     preview = preview_of(call.arguments)
     slot, entry = state.replay.take(call.branch, call.names, args_digest, preview, "effect")
     if entry is not None and entry.kind == EntryKind.OUTCOME:
@@ -289,9 +289,14 @@ def _perform(
     while state.working.setdefault(key, token) is not token:
         yield Sleep(POLL_SECONDS)
     try:
-        effect = yield from _take(state, call, key, outcome, fresh)
-        state.open_effects[key] = Taken(call, outcome)
-        effect, recorded = yield from _settle(state, call, effect, outcome)
+        while True:
+            effect = yield from _take(state, call, key, outcome, fresh)
+            state.open_effects[key] = Taken(call, outcome)
+            try:
+                effect, recorded = yield from _settle(state, call, effect, outcome)
+                break
+            except EffectMoved:
+                fresh = False
         settled = settled_of(effect, (yield from unspill(effect.receipt)))
         if effect.status in TERMINAL:
             if not recorded and state.run_id:
@@ -358,7 +363,7 @@ def _proposal(
         status=Status.ATTEMPTED,
         contract=call.contract,
         request=request,
-        request_digest=outcome.args_digest,
+        request_digest=digest(call.arguments),
         sent_key=render_key(key, call.contract.shape, call.contract.length),
         timeout_seconds=call.timeout_seconds,
         budget_seconds=call.budget_seconds,
@@ -420,7 +425,10 @@ def _attempt(
     except BaseException as stopped:
         at = yield from ask(Now())
         why = f"interrupted while sending ({type(stopped).__name__})"
-        yield from _record(state, effect, Event(do=Do.LOSE, at=at, reason=why), release=True)
+        try:
+            yield from _record(state, effect, Event(do=Do.LOSE, at=at, reason=why), release=True)
+        except EffectMoved:
+            pass  # whoever took it sees the attempt that was recorded
         raise
     now = yield from ask(Now())
     do = policy.judge(effect, answer)
@@ -464,7 +472,10 @@ def _record(
     blobs: Blobs = (),
     release: bool = False,
 ) -> Flow[Effect]:
-    """Commit what happened to an effect; LeaseLost when somebody else has it now (`late` is then kept as evidence)."""
+    """Commit what happened to an effect; when somebody else has it now, `late` is kept as evidence.
+
+    Raises LeaseLost when it is the run that was taken, EffectMoved when it is only the effect.
+    """
     write = RecordEffect(
         run_id=state.run_id,
         key=effect.key,
@@ -480,5 +491,7 @@ def _record(
     )
     answer = yield from ask(Commit(write))
     check(answer)
+    if answer.verdict is Verdict.EXISTS:
+        raise EffectMoved
     assert answer.effect is not None
     return answer.effect

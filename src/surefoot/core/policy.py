@@ -96,7 +96,7 @@ def next_move(effect: Effect, now: float, *, can_ask: bool) -> Move:
 
 
 def _send_unsent(effect: Effect, now: float) -> Move:
-    if effect.unsent and now > effect.created_at + effect.budget_seconds:
+    if effect.unsent and now > effect.unsent_at + effect.budget_seconds:
         return GiveUp(f"it could not be sent for {effect.budget_seconds:g} s ({effect.unsent} tries): {effect.reason}")
     due = effect.attempted_at + delay_seconds(effect.unsent) if effect.unsent else 0.0
     return Send() if now >= due else Wait(due, "waiting to try again what was certainly not sent")

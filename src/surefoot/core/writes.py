@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
-from .effect import OPEN, TERMINAL, Do, Effect, Event, Evidence, Status, apply, with_evidence
+from .effect import TERMINAL, Do, Effect, Event, Evidence, Status, apply, with_evidence
 from .effect import IllegalMove as IllegalMove
 from .journal import Draft
 from .lease import Owner, Vantage
@@ -330,21 +330,23 @@ class RecordEffect(Write, frozen=True, kw_only=True):
     blobs: Blobs = ()
 
     def decide(self, view: View) -> Answer:
-        """Done with the effect as it is now, or fenced."""
+        """Done with the effect as it is now; fenced: the run is another's; exists: only the effect moved on."""
         held = view.effect(self.key)
         if held is None:
             return Answer(Verdict.MISSING)
         if held.stamp == self.stamp:
             return Answer(Verdict.DONE, effect=held)
-        stale = held.fence != self.effect_fence
         if self.run_id and owned(view.run(self.run_id), self.run_fence) is not Verdict.DONE:
-            stale = True
-        if stale:
-            return self._keep_late(view, held)
+            return self._keep_late(view, held, Verdict.FENCED)
+        if held.fence != self.effect_fence:
+            return self._keep_late(view, held, Verdict.EXISTS)
         after = with_evidence(held, self.evidence)
         if self.event is not None:
             after = apply(after, self.event)
-        if self.release or after.status not in OPEN or after.status is Status.PARKED:
+        if after.status in TERMINAL or after.status is Status.PARKED:
+            # whoever else was shown this effect may not act on what they saw
+            after = replace(after, owner=0, fence=held.fence + 1)
+        elif self.release:
             after = replace(after, owner=0)
         after = replace(after, stamp=self.stamp)
         view.put_effect(after)
@@ -362,7 +364,7 @@ class RecordEffect(Write, frozen=True, kw_only=True):
             event = Event(do=Do.COMPENSATE, at=undo.updated_at, reason=f"undone by {undo.key[:12]}")
             view.put_effect(replace(apply(original, event), stamp=self.stamp))
 
-    def _keep_late(self, view: View, held: Effect) -> Answer:
+    def _keep_late(self, view: View, held: Effect, verdict: Verdict) -> Answer:
         learned = self.late or (self.event.evidence if self.event is not None else None)
         if learned is not None:
             late = replace(learned, kind="late", who=self.run_id)
@@ -370,7 +372,7 @@ class RecordEffect(Write, frozen=True, kw_only=True):
                 view.put_effect(with_evidence(held, late))
                 if self.blobs:
                     view.put_blobs(self.blobs)
-        return Answer(Verdict.FENCED, effect=held)
+        return Answer(verdict, effect=held)
 
 
 class ParkUnasked(Write, frozen=True, kw_only=True):
@@ -378,22 +380,28 @@ class ParkUnasked(Write, frozen=True, kw_only=True):
 
     key: str
     fence: int
-    at: float
+    vantage: Vantage
 
     def decide(self, view: View) -> Answer:
-        """Done with the effect as it is now; one that was certainly never sent ends refused."""
+        """Done with the effect as it is now; one that was certainly never sent ends refused.
+
+        An effect of another run, or in a live owner's hands, is left to them.
+        """
         verdict = owned(view.run(self.run_id), self.fence)
         held = view.effect(self.key)
         if verdict is not Verdict.DONE or held is None or held.stamp == self.stamp:
             return Answer(verdict if held is not None else Verdict.MISSING, effect=held)
-        why = "the code of its run no longer asks for it"
+        holder = view.owner(held.owner) if held.owner else None
+        if held.run != self.run_id or not self.vantage.may_take_from(held.owner, holder):
+            return Answer(Verdict.DONE, effect=held)
+        why, at = "the code of its run no longer asks for it", self.vantage.at
         after = held
         if after.status is Status.ATTEMPTED:
-            after = apply(after, Event(do=Do.LOSE, at=self.at, reason=why))
+            after = apply(after, Event(do=Do.LOSE, at=at, reason=why))
         if after.status is Status.IN_DOUBT:
-            after = apply(after, Event(do=Do.PARK, at=self.at, reason=why))
+            after = apply(after, Event(do=Do.PARK, at=at, reason=why))
         elif after.status is Status.INTENDED:
-            after = apply(after, Event(do=Do.GIVE_UP, at=self.at, reason=f"never sent: {why}"))
+            after = apply(after, Event(do=Do.GIVE_UP, at=at, reason=f"never sent: {why}"))
         if after is not held:
             view.put_effect(replace(after, owner=0, fence=held.fence + 1, stamp=self.stamp))
         return Answer(Verdict.DONE, effect=after)
@@ -416,6 +424,10 @@ class DecideEffect(Write, frozen=True, kw_only=True):
         if held.status is not Status.PARKED:
             return Answer(Verdict.ILLEGAL, effect=held)
         after = replace(apply(held, self.event), owner=0, fence=held.fence + 1, stamp=self.stamp)
+        run = view.run(held.run) if held.run else None
+        if after.status is Status.INTENDED and run is not None and run.status in FINAL:
+            why = f"{self.event.reason}; never sent: its run has {run.status}"
+            after = apply(after, Event(do=Do.GIVE_UP, at=self.event.at, reason=why))
         view.put_effect(after)
         if self.blobs:
             view.put_blobs(self.blobs)

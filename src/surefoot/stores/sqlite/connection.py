@@ -18,7 +18,7 @@ from .place import check_place
 APPLICATION_ID = 0x53555245
 SCHEMA_VERSION = 1
 BUSY_SLICE_MS = 250
-CHECKPOINT_PAGES = 2000
+CHECKPOINT_PAGES = 1000
 QUERIES = load_queries("surefoot.stores.sqlite")
 PRAGMAS = load_queries("surefoot.stores.sqlite", "pragmas.sql")
 

@@ -12,7 +12,7 @@ PRAGMA synchronous;
 
 -- name: checkpoint_pages
 -- Copy the log back when it holds this many pages.
-PRAGMA wal_autocheckpoint = 2000;
+PRAGMA wal_autocheckpoint = 1000;
 
 -- name: foreign_keys
 -- Declared references are enforced.

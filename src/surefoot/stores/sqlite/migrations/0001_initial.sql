@@ -24,7 +24,7 @@ CREATE TABLE entries (
     args_digest BLOB NOT NULL,
     preview TEXT NOT NULL,
     value BLOB NOT NULL,
-    digest BLOB NOT NULL CHECK (length(digest) = 16)
+    digest BLOB NOT NULL CHECK (length(digest) = 12)
 ) STRICT;
 
 CREATE UNIQUE INDEX entries_of_run ON entries (run, seq);
