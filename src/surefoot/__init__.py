@@ -32,7 +32,7 @@ from .runtime.app import Surefoot
 from .runtime.choices import first, now, patched, random, sleep, timeout, uuid
 from .runtime.fork import gather
 from .runtime.fork import map as map  # noqa: A004
-from .runtime.runner import Handle
+from .runtime.handle import Handle
 from .runtime.step import Step, Workflow, step, workflow
 from .runtime.view import RunView
 

@@ -110,14 +110,18 @@ def verify(run_id: str, entries: list[Entry]) -> Head:
 class Branch:
     """One line of a run's code: the root, or a child made by gather, a task or `first`."""
 
-    __slots__ = ("busy", "children", "counts", "path")
+    __slots__ = ("busy", "children", "counts", "path", "stopped")
 
     def __init__(self, path: str) -> None:
-        """`counts`: how often each name was asked for here; `busy`: what is in flight here, for misuse reports."""
+        """`counts`: how often each name was asked for here; `busy`: what is in flight here, for misuse reports.
+
+        `stopped`: what this branch, and only it, has to raise again if its code swallowed it.
+        """
         self.path = path
         self.counts: dict[str, int] = {}
         self.children = 0
         self.busy = ""
+        self.stopped: BaseException | None = None
 
     def next_slot(self, name: str) -> tuple[str, int]:
         """The slot of the next use of `name` in this branch."""

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from ..core import flows
+from ..core import perform
 from ..core.contract import Contract, Kind
 from ..core.effect import Effect as EffectRecord
 from ..core.effect import Evidence, Status
 from ..core.errors import Abandoned, Exists, Refused, RunWaiting, Several, Suspend, UsageError, ValueRefused
-from ..core.flows import Settled
 from ..core.ids import check_id, check_name, fill_identity
 from ..core.journal import Branch
 from ..core.outcome import Answered, Confirmed, InDoubt
+from ..core.perform import Settled
 from ..core.values import ArgumentsCodec, Codec, resolve_hints
 from ..runtime.outside import outside_session
 from ..runtime.scope import current
@@ -160,13 +160,13 @@ class Effect(Named, Generic[P, R]):
         session.enter(branch, self.name)
         try:
             use = self._use(session, branch, args, kwargs)
-            record, settled = session.drive(flows.perform(session.state, use))
+            record, settled = session.drive(perform.perform(session.state, use))
         except BaseException as error:
-            raise session.stop(error) from error.__cause__
+            raise session.stop(error, branch) from error.__cause__
         finally:
             branch.busy = ""
         self._register_undo(session, settled)
-        return finish(session, record, settled)
+        return finish(session, branch, record, settled)
 
     async def _call_async(self, args: tuple[Any, ...], kwargs: dict[str, Any], finish: Callable[..., Any]) -> Any:
         session, branch = self._place()
@@ -175,17 +175,17 @@ class Effect(Named, Generic[P, R]):
         session.active += 1
         try:
             use = self._use(session, branch, args, kwargs)
-            record, settled = await session.drive_async(flows.perform(session.state, use))
+            record, settled = await session.drive_async(perform.perform(session.state, use))
         except BaseException as error:
-            session.refuse_timer(error)
-            raise session.stop(error) from error.__cause__
+            session.refuse_timer(error, branch)
+            raise session.stop(error, branch) from error.__cause__
         finally:
             session.active -= 1
             branch.busy = ""
         self._register_undo(session, settled)
         if settled.status is Status.PARKED and finish == self._receipt and session.state.run_id:
             await session.wait_for_person(branch, self._doubt(session, record, settled))
-        return finish(session, record, settled)
+        return finish(session, branch, record, settled)
 
     def _register_undo(self, session: Session, settled: Settled) -> None:
         if self._undo is not None and settled.status is Status.CONFIRMED and session.state.run_id:
@@ -208,23 +208,23 @@ class Effect(Named, Generic[P, R]):
             return self._undo_async(session, use)
         session.enter(branch, self.name)
         try:
-            record, settled = session.drive(flows.perform(session.state, use))
+            record, settled = session.drive(perform.perform(session.state, use))
         except BaseException as error:
-            raise session.stop(error) from error.__cause__
+            raise session.stop(error, branch) from error.__cause__
         finally:
             branch.busy = ""
-        return self._receipt(session, record, settled)
+        return self._receipt(session, branch, record, settled)
 
     async def _undo_async(self, session: Session, use: EffectUse) -> Any:
         session.enter(use.branch, self.name)
         try:
-            record, settled = await session.drive_async(flows.perform(session.state, use))
+            record, settled = await session.drive_async(perform.perform(session.state, use))
         except BaseException as error:
-            session.refuse_timer(error)
-            raise session.stop(error) from error.__cause__
+            session.refuse_timer(error, use.branch)
+            raise session.stop(error, use.branch) from error.__cause__
         finally:
             use.branch.busy = ""
-        return self._receipt(session, record, settled)
+        return self._receipt(session, use.branch, record, settled)
 
     def _place_of_undo(self) -> tuple[Session, Branch]:
         scope = current.get()
@@ -244,7 +244,7 @@ class Effect(Named, Generic[P, R]):
     def _doubt(self, session: Session, record: EffectRecord | None, settled: Settled) -> InDoubt:
         return InDoubt(effect=settled.key, name=self.name, run=session.state.run_id, reason=settled.reason)
 
-    def _outcome(self, session: Session, record: EffectRecord | None, settled: Settled) -> Any:
+    def _outcome(self, session: Session, branch: Branch, record: EffectRecord | None, settled: Settled) -> Any:
         match settled.status:
             case Status.CONFIRMED | Status.COMPENSATED:
                 return self._confirmed(settled)
@@ -253,8 +253,8 @@ class Effect(Named, Generic[P, R]):
             case _:
                 return self._doubt(session, record, settled)
 
-    def _receipt(self, session: Session, record: EffectRecord | None, settled: Settled) -> Any:
-        outcome = self._outcome(session, record, settled)
+    def _receipt(self, session: Session, branch: Branch, record: EffectRecord | None, settled: Settled) -> Any:
+        outcome = self._outcome(session, branch, record, settled)
         if isinstance(outcome, Confirmed):
             return outcome.receipt  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
         if isinstance(outcome, Refused):
@@ -262,11 +262,11 @@ class Effect(Named, Generic[P, R]):
         if settled.status is Status.ABANDONED:
             raise Abandoned(f"effect {self.name!r} was abandoned: {settled.reason}")
         reason = f"effect {self.name!r} is in doubt: {outcome.reason}. Decide: {outcome.how()}"
-        raise session.stop(Suspend(reason)) if session.state.run_id else RunWaiting("(outside any run)", reason)
+        raise session.stop(Suspend(reason), branch) if session.state.run_id else RunWaiting("(outside any run)", reason)
 
 
 class EffectUse:
-    """One use of an effect; what `flows.perform` sees as its call, and how one attempt is made."""
+    """One use of an effect; what `perform` sees as its call, and how one attempt is made."""
 
     def __init__(
         self,

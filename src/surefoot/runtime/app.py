@@ -16,8 +16,9 @@ from ..stores.base import Store
 from ..stores.memory import MemoryStore
 from .clock import Clock, SystemClock
 from .engine import Engine
+from .handle import Handle
 from .outside import enter_engine, leave_engine
-from .runner import Handle, Runner
+from .runner import Runner
 from .session import SYNC_HANDLERS
 from .step import Workflow
 from .stopping import StopSwitch
@@ -124,10 +125,13 @@ class Surefoot:
     ) -> Handle:
         """Begin a run in the background (a thread, or a task for `async def`) and return a handle to it.
 
-        Arguments are checked before it returns; the run is in the store as soon as its thread or task has begun.
+        The run is in the store when this returns, so a crash right after leaves it to be resumed.
         """
         self._check_open()
-        return self._runner.start(workflow, args, kwargs, id, when_running)
+        plan = self._runner.plan(workflow, args, kwargs, id, when_running)
+        handle = Handle(plan.proposal.id, self)
+        self._runner.start(handle, plan)
+        return handle
 
     # --- looking ----------------------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ def _mark(name: str, make: Callable[[], Any], kind: Any) -> Any:
     try:
         recorded = session.drive(flows.mark(session.state, branch, name, value, wait=False))
     except BaseException as error:
-        raise session.stop(error) from None
+        raise session.stop(error, branch) from None
     return msgspec.json.decode(cast("bytes", recorded), type=kind)
 
 

@@ -28,7 +28,7 @@ def gather(*branches: Any) -> Any:
     """
     session, branch = require("surefoot.gather()")
     if session.asynchronous:
-        return _gather_async(branches)
+        return _gather_async(session, branch, branches)
     for work in branches:
         if not callable(work) or hasattr(work, "__await__"):
             raise UsageError(f"in a def workflow surefoot.gather() takes functions without arguments; found {work!r}")
@@ -41,7 +41,7 @@ def map(function: Callable[[A], Any], items: Iterable[A], *, limit: int = 16) ->
         raise UsageError(f"surefoot.map() needs limit= of 1 or more, found {limit}")
     session, branch = require("surefoot.map()")
     if session.asynchronous:
-        return _map_async(function, list(items), limit)
+        return _map_async(session, branch, function, list(items), limit)
 
     def bind(item: A) -> Callable[[], Any]:
         return lambda: function(item)
@@ -76,25 +76,27 @@ def _in_threads(session: Session, branch: Branch, branches: Sequence[Callable[[]
         thread.start()
     for thread in threads:
         thread.join()
-    _raise_first(errors)
+    _raise_first(session, branch, errors)
     return results
 
 
-def _raise_first(errors: dict[int, BaseException]) -> None:
+def _raise_first(session: Session, branch: Branch, errors: dict[int, BaseException]) -> None:
     """A signal goes before a failure: a branch that waits for a person is not undone by another's exception."""
     for index in sorted(errors, key=lambda i: (not isinstance(errors[i], Signal), i)):
-        raise errors[index]
+        raise session.stop(errors[index], branch)
 
 
-async def _gather_async(branches: Sequence[Awaitable[Any]]) -> list[Any]:
+async def _gather_async(session: Session, branch: Branch, branches: Sequence[Awaitable[Any]]) -> list[Any]:
     import asyncio
 
     results = await asyncio.gather(*branches, return_exceptions=True)
-    _raise_first({i: result for i, result in enumerate(results) if isinstance(result, BaseException)})
+    _raise_first(session, branch, {i: result for i, result in enumerate(results) if isinstance(result, BaseException)})
     return results
 
 
-async def _map_async(function: Callable[[Any], Awaitable[Any]], items: list[Any], limit: int) -> list[Any]:
+async def _map_async(
+    session: Session, branch: Branch, function: Callable[[Any], Awaitable[Any]], items: list[Any], limit: int
+) -> list[Any]:
     import asyncio
 
     gate = asyncio.Semaphore(limit)
@@ -103,4 +105,4 @@ async def _map_async(function: Callable[[Any], Awaitable[Any]], items: list[Any]
         async with gate:
             return await function(item)
 
-    return await _gather_async([one(item) for item in items])
+    return await _gather_async(session, branch, [one(item) for item in items])

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-from ..core import flows
+from ..core import flows, perform
 from ..core.commands import Commit, Flow, ask
 from ..core.digest import digest
 from ..core.errors import (
@@ -40,6 +40,7 @@ from ..core.lease import Vantage
 from ..core.run import FINAL, Claimed, Run, RunDo, RunStatus
 from ..core.writes import Answer, Blobs, ClaimRun, EndRun, Verdict
 from .engine import Engine
+from .handle import Handle
 from .outside import state_of
 from .scope import Scope, current
 from .session import Session
@@ -76,48 +77,10 @@ class Ending:
     settle: bool = False
 
 
-@dataclass
-class Handle:
-    """A run in the background."""
-
-    id: str
-    _thread: threading.Thread | None = None
-    _task: asyncio.Task[Any] | None = None
-    _outcome: list[tuple[bool, Any]] = field(default_factory=list[tuple[bool, Any]])
-    _status: Callable[[], str] = str
-    _cancel: Callable[[], Any] = str
-
-    def result(self, timeout: float | None = None) -> Any:
-        """Wait for the end (at most `timeout` seconds, else TimeoutError) and return the result, or raise."""
-        if self._thread is None:
-            raise UsageError("this run is a task: `await handle` gives its result")
-        self._thread.join(timeout)
-        if not self._outcome:
-            raise TimeoutError(f"run {self.id!r} has not ended after {timeout} s")
-        ok, value = self._outcome[0]
-        if not ok:
-            raise value
-        return value
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        """The result of an `async def` run."""
-        if self._task is None:
-            raise UsageError("this run is a thread: `handle.result()` gives its result")
-        return self._task.__await__()
-
-    def status(self) -> str:
-        """The run's status in the store."""
-        return self._status()
-
-    def cancel(self) -> Any:
-        """Ask the run to stop; see `Surefoot.cancel`."""
-        return self._cancel()
-
-
 def finish(state: RunState, ending: Ending, stamps: Any, at: Callable[[], float]) -> Flow[Answer | None]:
     """Settle what is open, then write the end. An effect that has to wait for a person turns it into a suspension."""
     if ending.settle:
-        parked = yield from flows.settle_open(state)
+        parked = yield from perform.settle_open(state)
         if parked:
             names = ", ".join(f"{e.name} ({e.key[:12]}): {e.reason}" for e in parked)
             reason = f"parked effects of branches that ended: {names}"
@@ -158,6 +121,12 @@ class Runner:
         self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run_id: str | None, when_running: str
     ) -> Plan:
         """Check everything that can be checked before anything is written."""
+        scope = current.get()
+        if scope is not None and scope.branch is not None:
+            raise UsageError(
+                f"a run was started inside run {scope.session.state.run_id!r}; nested runs are not started by a call. "
+                "Make the inner workflow a plain function, or start its run from a step's body"
+            )
         if not isinstance(workflow, Workflow):
             bound: Any = getattr(workflow, "__func__", None)
             if isinstance(bound, Workflow):
@@ -200,40 +169,29 @@ class Runner:
         plan = self.plan(workflow, args, kwargs, run_id, when_running)
         if plan.workflow.is_async:
             return self._run_async(plan)
-        if current.get() is not None:
-            raise UsageError(
-                f"run({plan.workflow.name}) was called inside a run; nested runs are not started by a call"
-            )
         return self._run_sync(plan)
 
-    def start(
-        self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run_id: str | None, when_running: str
-    ) -> Handle:
-        """See `Surefoot.start`."""
-        plan = self.plan(workflow, args, kwargs, run_id, when_running)
-        handle = Handle(plan.proposal.id)
+    def start(self, handle: Handle, plan: Plan) -> None:
+        """Put the run into the store and go on with it in a thread, or in a task; see `Surefoot.start`."""
+        self._opening.drive(flows.begin_run(plan.proposal, plan.blobs))
         if plan.workflow.is_async:
             import asyncio
 
-            task = asyncio.get_running_loop().create_task(self._run_async(plan))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            handle._task = task  # pyright: ignore[reportPrivateUsage]
-        else:
-            self._start_thread(plan, handle)
-        return handle
+            handle.task = asyncio.get_running_loop().create_task(self._run_async(plan))
+            self._tasks.add(handle.task)
+            handle.task.add_done_callback(self._tasks.discard)
+            return
 
-    def _start_thread(self, plan: Plan, handle: Handle) -> None:
         def work() -> None:
             try:
                 outcome = (True, self._run_sync(plan))
             except BaseException as error:
                 outcome = (False, error)
-            handle._outcome.append(outcome)  # pyright: ignore[reportPrivateUsage]
+            handle.outcome.append(outcome)
             self._threads.discard(thread)
 
         thread = threading.Thread(target=work, name=f"surefoot-run-{plan.proposal.id}", daemon=True)
-        handle._thread = thread  # pyright: ignore[reportPrivateUsage]
+        handle.thread = thread
         self._threads.add(thread)
         thread.start()
 
@@ -275,7 +233,7 @@ class Runner:
                 ending = self._ending(plan, session, None, error)
             try:
                 if plan.workflow.compensate and ending.do is RunDo.FAIL:
-                    session.drive(flows.settle_open(session.state))
+                    session.drive(perform.settle_open(session.state))
                     for undo in reversed(session.compensations):
                         undo()
             except BaseException as error:
@@ -332,7 +290,7 @@ class Runner:
             ending = self._ending(plan, session, None, error)
         if plan.workflow.compensate and ending.do is RunDo.FAIL:
             try:
-                await session.drive_async(flows.settle_open(session.state))
+                await session.drive_async(perform.settle_open(session.state))
                 for undo in reversed(session.compensations):
                     undone = undo()
                     if hasattr(undone, "__await__"):

@@ -36,6 +36,7 @@ from ..core.errors import (
     Signal,
     StoreError,
     SurefootError,
+    Suspend,
     UsageError,
 )
 from ..core.flows import RunState, check
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PIPELINE_MAX = 4096
+SLEEP_SLICE_SECONDS = 0.25
 HALTING = (StoreError, Diverged, Damaged, NotDeterministic)
 
 
@@ -78,8 +80,9 @@ class Session:
 
     def enter(self, branch: Branch, name: str) -> None:
         """Begin a step or effect in a branch; UsageError if another is in flight there."""
-        if self.stopped is not None:
-            raise self.stopped
+        stopped = self.stopped or branch.stopped
+        if stopped is not None:
+            raise stopped
         self.engine.stop_check()
         if branch.busy:
             raise UsageError(
@@ -90,8 +93,11 @@ class Session:
         branch.busy = name
         self.moves += 1
 
-    def stop(self, error: BaseException) -> BaseException:
-        """What to raise instead of `error`: store errors, divergence and damage halt the run."""
+    def stop(self, error: BaseException, branch: Branch) -> BaseException:
+        """What to raise instead of `error`: store errors, divergence and damage halt the run.
+
+        A signal is remembered, so that swallowing it does not help; a suspension stops only its own branch.
+        """
         if not self.state.run_id:
             return (
                 error
@@ -102,7 +108,9 @@ class Session:
             if isinstance(error, Diverged):
                 error.place = user_place()
             error = Halt(error)
-        if isinstance(error, Signal) and self.stopped is None:
+        if isinstance(error, Suspend) and branch is not self.state.root:
+            branch.stopped = error
+        elif isinstance(error, Signal) and self.stopped is None:
             self.stopped = error
         return error
 
@@ -121,7 +129,7 @@ class Session:
 
             raise asyncio.CancelledError("a recorded choice ended this branch here")
 
-    def refuse_timer(self, error: BaseException) -> None:
+    def refuse_timer(self, error: BaseException, branch: Branch) -> None:
         """Halts the run if a timer outside a step cut it short; see `tasks`."""
         from .tasks import refuse_timer
 
@@ -129,16 +137,16 @@ class Session:
             try:
                 refuse_timer(error)
             except NotDeterministic as refused:
-                raise self.stop(refused) from None
+                raise self.stop(refused, branch) from None
 
     async def wait_for_person(self, branch: Branch, doubt: InDoubt) -> None:
-        """In a child branch: wait, so that only this branch stands still; the run suspends when nothing else moves.
+        """Let only this branch stand still; the run suspends when nothing else moves.
 
-        In the root branch this returns at once, and the caller suspends the run.
+        When there is no other branch this returns at once, and the caller suspends the run.
         """
         from .tasks import stand_still
 
-        if branch is not self.state.root:
+        if branch is not self.state.root or any(task is not self.root_task for task in self.tasks):
             await stand_still(self, f"effect {doubt.name!r} is in doubt: {doubt.reason}. Decide: {doubt.how()}")
 
     # --- driving ----------------------------------------------------------------------------------------------------
@@ -251,6 +259,16 @@ def _send(session: Session, command: SendEffect) -> Answered:
     return session.may_begin(command) or command.call.send(session, command.effect)
 
 
+def _sleep(session: Session, command: Sleep) -> None:
+    """In slices, so that a process that is asked to stop does."""
+    clock, left = session.engine.clock, command.seconds
+    while left > SLEEP_SLICE_SECONDS:
+        session.engine.stop_check()
+        clock.sleep(SLEEP_SLICE_SECONDS)
+        left -= SLEEP_SLICE_SECONDS
+    clock.sleep(left)
+
+
 SYNC_HANDLERS: dict[type[Command[Any]], Handler] = {
     Now: lambda session, _: session.engine.clock.now(),
     Look: lambda session, command: session.engine.look(command.suspect),
@@ -259,7 +277,7 @@ SYNC_HANDLERS: dict[type[Command[Any]], Handler] = {
     Execute: lambda session, command: command.call.run(session, command.attempt),
     SendEffect: _send,
     AskReceiver: lambda session, command: command.call.ask(session, command.effect),
-    Sleep: lambda session, command: session.engine.clock.sleep(command.seconds),
+    Sleep: _sleep,
     RenewLease: _renew,
     ReadRun: lambda session, command: session.engine.store.read_run(command.run_id),
     ReadBlob: lambda session, command: session.engine.store.read_blob(command.hash),

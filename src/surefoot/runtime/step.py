@@ -171,7 +171,7 @@ class Step(Named, Generic[P, R]):
             use = self._use(branch, args, kwargs)
             outcome = session.drive(flows.step(session.state, use))
         except BaseException as error:
-            raise session.stop(error) from error.__cause__
+            raise session.stop(error, branch) from error.__cause__
         finally:
             branch.busy = ""
         return self._value(*outcome)
@@ -189,8 +189,8 @@ class Step(Named, Generic[P, R]):
             use = self._use(branch, args, kwargs)
             outcome = await session.drive_async(flows.step(session.state, use))
         except BaseException as error:
-            session.refuse_timer(error)
-            raise session.stop(error) from error.__cause__
+            session.refuse_timer(error, branch)
+            raise session.stop(error, branch) from error.__cause__
         finally:
             session.active -= 1
             branch.busy = ""

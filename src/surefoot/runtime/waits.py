@@ -26,7 +26,7 @@ async def _record(session: Session, branch: Branch, name: str, value: Any) -> An
             flows.mark(session.state, branch, name, msgspec.json.encode(value) if value is not None else None)
         )
     except BaseException as error:
-        raise session.stop(error) from None
+        raise session.stop(error, branch) from None
     return None if recorded is None else msgspec.json.decode(recorded)
 
 
