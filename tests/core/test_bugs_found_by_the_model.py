@@ -126,6 +126,12 @@ def take(rows: Rows, owner: int, stamp: int, gone: frozenset[int] = frozenset())
     return answer.verdict, answer.effect
 
 
+def drop(rows: Rows) -> None:
+    """The first run's code no longer asks for its effect."""
+    vantage = Vantage(owner=1, boot="b", lease_now=50.0, at=205.0)
+    ParkUnasked(run_id="run-1", fence=1, key="k", vantage=vantage, stamp=31).decide(rows)
+
+
 def record(run: int, held: Effect, do: Do, stamp: int) -> RecordEffect:
     event = Event(do=do, at=210.0, receipt=b'"T-1"' if do is Do.CONFIRM else b"")
     return RecordEffect(run_id=f"run-{run}", key="k", effect_fence=held.fence, run_fence=1, event=event, stamp=stamp)
@@ -145,7 +151,7 @@ def parked_with_proof(rows: Rows) -> None:
         late=late,
         stamp=13,
     )
-    assert stale.decide(rows).verdict is Verdict.FENCED
+    assert stale.decide(rows).verdict is Verdict.EXISTS
     assert isinstance(policy.next_move(rows.effects["k"], 210.0, can_ask=False), policy.Adopt)
 
 
@@ -156,7 +162,7 @@ def test_two_askers_that_both_adopt_a_late_proof_do_not_crash_the_store() -> Non
     _, first = take(rows, 1, 21)
     _, second = take(rows, 2, 22)
     assert record(1, first, Do.CONFIRM, 23).decide(rows).verdict is Verdict.DONE
-    assert record(2, second, Do.CONFIRM, 24).decide(rows).verdict is Verdict.FENCED
+    assert record(2, second, Do.CONFIRM, 24).decide(rows).verdict is Verdict.EXISTS
     assert rows.effects["k"].status is Status.CONFIRMED
 
 
@@ -168,7 +174,7 @@ def test_a_park_of_unknown_outcome_that_is_tried_again_after_an_adoption_does_no
     assert park.decide(rows).verdict is Verdict.DONE
     _, shown = take(rows, 1, 21)
     assert record(1, shown, Do.CONFIRM, 22).decide(rows).verdict is Verdict.DONE
-    assert park.decide(rows).verdict is Verdict.FENCED
+    assert park.decide(rows).verdict is Verdict.EXISTS
     assert rows.effects["k"].status is Status.CONFIRMED
 
 
@@ -178,7 +184,7 @@ def test_a_run_that_dropped_an_effect_does_not_park_it_under_a_live_holder_of_an
     rows.append("run-1", Draft(EntryKind.INTENT, "open_ticket", b"d", "", b"k", 100.0))
     _, taken = take(rows, 2, 11, gone=frozenset({1}))
     assert taken.owner == 2
-    ParkUnasked(run_id="run-1", fence=1, key="k", at=205.0, stamp=31).decide(rows)
+    drop(rows)
     assert rows.effects["k"].owner == 2, "the live holder lost the effect, and its flow would stop as if its run were lost"
     assert rows.effects["k"].status is not Status.PARKED
 
@@ -186,7 +192,7 @@ def test_a_run_that_dropped_an_effect_does_not_park_it_under_a_live_holder_of_an
 def test_did_not_happen_leaves_nothing_intended_that_nobody_will_send() -> None:
     """The code dropped the effect, the run ended, and a person says that it did not happen: that is its end."""
     rows = rows_of_two_runs()
-    ParkUnasked(run_id="run-1", fence=1, key="k", at=205.0, stamp=31).decide(rows)
+    drop(rows)
     assert rows.effects["k"].status is Status.PARKED
     rows.put_run(replace(rows.runs["run-1"], owner=0, status=RunStatus.SUCCEEDED))
     decision = DecideEffect(key="k", event=Event(do=Do.DID_NOT_HAPPEN, at=300.0), stamp=41)
@@ -199,7 +205,7 @@ def test_did_not_happen_is_followed_by_a_send_even_if_the_first_try_was_unsent_l
     rows = rows_of_two_runs()
     parked = replace(rows.effects["k"], unsent=1)
     rows.put_effect(parked)
-    ParkUnasked(run_id="run-1", fence=1, key="k", at=205.0, stamp=31).decide(rows)
+    drop(rows)
     DecideEffect(key="k", event=Event(do=Do.DID_NOT_HAPPEN, at=9_000.0), stamp=41).decide(rows)
     intended = rows.effects["k"]
     if intended.status is Status.INTENDED:
