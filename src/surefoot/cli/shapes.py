@@ -1,0 +1,185 @@
+"""What `--json` prints: one of these documents. Names and types stay; new fields may come.
+
+Instants are seconds since the epoch, 0.0 where there was none. Values that a workflow stored (arguments, results,
+requests, receipts) are given as the JSON that they are; one whose bytes are damaged is `{"damaged": why}`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all documents and their parts."""
+
+
+class RunRow(Shape, frozen=True):
+    """One run. `claims`: how often a process took it, the first time included."""
+
+    id: str
+    workflow: str
+    status: str
+    reason: str
+    created_at: float
+    updated_at: float
+    claims: int
+    cancel_requested: bool
+
+
+class Runs(Shape, frozen=True):
+    """`surefoot runs`: newest first; `more` tells that `--limit` left some out."""
+
+    runs: list[RunRow]
+    more: bool
+
+
+class EvidenceRow(Shape, frozen=True):
+    """One thing that somebody learned about an effect; see `surefoot.core.effect.Evidence`."""
+
+    at: float
+    kind: str
+    found: str
+    text: str
+    who: str
+    attempt: int
+    value: Any
+
+
+class EffectRow(Shape, frozen=True):
+    """One effect. `run` is "" outside runs; `explained` is the arithmetic behind one that is not settled.
+
+    `resolve` holds the three commands that end its doubt; it is empty unless the effect is parked.
+    """
+
+    key: str
+    name: str
+    identity: str
+    run: str
+    slot: str
+    status: str
+    contract: str
+    attempts: int
+    created_at: float
+    updated_at: float
+    first_sent_at: float
+    doubted_at: float
+    reason: str
+    request: Any
+    receipt: Any
+    compensates: str
+    evidence: list[EvidenceRow]
+    explained: str
+    resolve: list[str]
+
+
+class Moment(Shape, frozen=True):
+    """One line of a run's timeline.
+
+    Kinds: `step`, `failure`, `intent`, `outcome`, `mark` are journal entries (`entry` is their position);
+    `started`, `resumed`, `takeover` (its owner died or hung) are changes of owner; `decision` is a person's;
+    `status` is where the run stands, when nobody works on it.
+    """
+
+    at: float
+    kind: str
+    text: str
+    slot: str = ""
+    entry: int | None = None
+    attempts: int | None = None
+    tokens: int | None = None
+    key: str = ""
+    status: str = ""
+
+
+class Divergence(Shape, frozen=True):
+    """Both sides: `recorded` entries that the code did not ask for, and what it `asked` for instead."""
+
+    reason: str
+    recorded: list[str]
+    asked: str
+
+
+class Shown(Shape, frozen=True):
+    """`surefoot show`: `damage` is set, and the timeline short, when the journal cannot be read."""
+
+    run: RunRow
+    arguments: Any
+    result: Any
+    tokens: int
+    timeline: list[Moment]
+    effects: list[EffectRow]
+    diverged: Divergence | None
+    damage: str
+
+
+class Proposal(Shape, frozen=True):
+    """One of the requests that were made under one identity."""
+
+    at: float
+    run: str
+    name: str
+    request: Any
+
+
+class Doubt(Shape, frozen=True):
+    """One effect that somebody should know about.
+
+    `next` says what happens without a person, or what a person has to do. `proposals` holds every request under this
+    identity, the recorded one first, when they disagree.
+    """
+
+    effect: EffectRow
+    next: str
+    proposals: list[Proposal]
+
+
+class Doubts(Shape, frozen=True):
+    """`surefoot doubts`: parked, in doubt, or asked for with another request."""
+
+    doubts: list[Doubt]
+
+
+class Resolved(Shape, frozen=True):
+    """`surefoot resolve`: the effect as it stands now."""
+
+    effect: EffectRow
+    next: str
+
+
+class RunFinding(Shape, frozen=True):
+    """An unfinished run: why it is not finished, since when, and what to do. `owner` is who works on it, or did."""
+
+    run: RunRow
+    why: str
+    since: float
+    owner: str
+    attention: bool
+    next: str
+
+
+class EffectFinding(Shape, frozen=True):
+    """An effect that is not settled."""
+
+    effect: EffectRow
+    since: float
+    owner: str
+    attention: bool
+    next: str
+
+
+class Checkup(Shape, frozen=True):
+    """`surefoot doctor`: `attention` is true when the exit code is 1."""
+
+    runs: list[RunFinding]
+    effects: list[EffectFinding]
+    damage: list[str]
+    attention: bool
+
+
+class Cancelled(Shape, frozen=True):
+    """`surefoot cancel`: the run as it stands now."""
+
+    run: RunRow
+    next: str

@@ -1,0 +1,74 @@
+"""How stored things look to a person. Nothing that was stored may steer the terminal: every control character, also
+those that reverse or hide text, is shown as an escape.
+"""
+
+from __future__ import annotations
+
+import shlex
+import unicodedata
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+PREVIEW_CHARACTERS = 160
+_ESCAPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+
+
+def safe(text: str) -> str:
+    """The text on one line, with control, format and private characters and surrogates shown as escapes."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escape(c) if unicodedata.category(c) in _ESCAPED_CATEGORIES else c for c in text)
+
+
+def _escape(character: str) -> str:
+    number = ord(character)
+    named = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character)
+    if named is not None:
+        return named
+    if number < 0x100:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def compact(value: Any) -> str:
+    """A JSON value on one line, cut to a preview."""
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= PREVIEW_CHARACTERS else f"{text[:PREVIEW_CHARACTERS]}… ({len(text):,} characters)"
+
+
+def day(at: float) -> str:
+    """The local date."""
+    return _local(at).strftime("%Y-%m-%d")
+
+
+def clock(at: float) -> str:
+    """The local time of day, to the millisecond."""
+    moment = _local(at)
+    return f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}"
+
+
+def moment(at: float) -> str:
+    """The local date and time, with its offset."""
+    return _local(at).strftime("%Y-%m-%d %H:%M:%S %z")
+
+
+def _local(at: float) -> datetime:
+    try:
+        return datetime.fromtimestamp(at).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(0).astimezone()
+
+
+def ago(seconds: float) -> str:
+    """How long ago, in the largest unit that fits."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit} ago"
+    return f"{max(seconds, 0):.0f} s ago"
+
+
+def shell(*words: str) -> str:
+    """A command that can be pasted, whatever its words hold."""
+    return " ".join(shlex.quote(word) for word in words)
