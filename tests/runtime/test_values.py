@@ -391,7 +391,7 @@ def test_large_values_are_stored_once_outside_the_journal(db: Path) -> None:
         assert sf.get("r").result == big and sf.get("r").arguments == {"text": big}
         table = rows(db)
         assert sorted(len(row[1]) for row in table["blobs"]) == [200_002, 200_002 + len('{"text":}')]
-        assert max(len(row[8]) for row in table["entries"]) < 100
+        assert max(len(row[9]) for row in table["entries"]) < 100
     with Surefoot(db) as sf:
         assert sf.run(flow, big, id="r") == big
 
