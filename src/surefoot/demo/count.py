@@ -1,7 +1,7 @@
 """Counts one row from the receivers' own records, and adds rows up; the agent is never asked.
 
-A row is a result only if its kill is proved: the first life ended by SIGKILL, and the receiver that placed the kill
-wrote down exactly that kill. Anything else is a harness fault, and a matrix with a fault is not a measurement.
+A row is a result only if its kill is proved: the first life ended by SIGKILL, and where a receiver placed the kill it
+wrote down exactly that one. Anything else is a harness fault, and a matrix with a fault is not a measurement.
 """
 
 from collections import Counter
