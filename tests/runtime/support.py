@@ -1,4 +1,4 @@
-"""What the runtime tests share: a crash, a clock that needs no waiting, a ledger, and looks at the store from outside."""
+"""What the runtime tests share: a crash, a clock that needs no waiting, a ledger, a look at the store from outside."""
 
 import asyncio
 import itertools

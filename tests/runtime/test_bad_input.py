@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.support import restart, rows
 
 import surefoot
 from surefoot import (
@@ -22,6 +21,7 @@ from surefoot import (
     step,
     workflow,
 )
+from tests.runtime.support import restart, rows
 
 
 def nothing_written(db: Path) -> bool:
@@ -72,7 +72,9 @@ def plain_function() -> None:
     """Not decorated."""
 
 
-@pytest.mark.parametrize("thing", [plain_function, lambda: 1, "fine", None, step(plain_function), Surefoot], ids=range(6))
+@pytest.mark.parametrize(
+    "thing", [plain_function, lambda: 1, "fine", None, step(plain_function), Surefoot], ids=range(6)
+)
 def test_what_is_not_a_workflow_is_not_run(db: Path, thing: Any) -> None:
     with Surefoot(db) as sf:
         with pytest.raises(UsageError, match="is not a workflow; decorate the function with @workflow"):
@@ -124,13 +126,13 @@ async def test_a_nested_async_run_is_refused_too(db: Path, how: str) -> None:
 
     @workflow
     async def outer() -> str:
+        ways: dict[str, Callable[[], Any]] = {
+            "run": lambda: sf.run(inner, id="inner"),
+            "start": lambda: sf.start(inner, id="inner"),
+            "call": inner,
+        }
         with pytest.raises(UsageError, match="nested runs are not started by a call"):
-            if how == "run":
-                await sf.run(inner, id="inner")
-            elif how == "start":
-                await sf.start(inner, id="inner")
-            else:
-                await inner()
+            await ways[how]()
         return "refused"
 
     async with Surefoot(db) as sf:
@@ -166,17 +168,17 @@ async def async_generator() -> Any:
     yield 1
 
 
-class Callable_:
+class Instance:
     def __call__(self) -> None: ...
 
 
-NOT_FUNCTIONS = [generator, async_generator, Callable_, Callable_(), 5, "x", step(plain_function), print]
+NOT_FUNCTIONS = [generator, async_generator, Instance, Instance(), 5, "x", step(plain_function), print]
 
 
 @pytest.mark.parametrize("decorate", [step, workflow, effect(opaque())], ids=["step", "workflow", "effect"])
 @pytest.mark.parametrize("thing", NOT_FUNCTIONS[:7], ids=range(7))
 def test_what_can_be_neither_recorded_nor_replayed_is_refused_when_decorated(decorate: Any, thing: Any) -> None:
-    with pytest.raises(UsageError, match="generator function|needs a function|decorated already"):
+    with pytest.raises(UsageError, match=r"generator function|needs a function|decorated already"):
         decorate(thing)
 
 

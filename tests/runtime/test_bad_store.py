@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.runtime.support import child, recorded_slots, rows
 
 from surefoot import Damaged, NotCommitted, StoreError, StoreRefused, Surefoot, step, workflow
 from surefoot.stores.sqlite.place import NETWORK_FILE_SYSTEMS, file_system_of
 from surefoot.stores.sqlite.store import SqliteStore
+from tests.runtime.support import child, recorded_slots, rows
 
 
 @step(name="work")
@@ -34,7 +34,7 @@ def _known() -> None:
 def test_a_file_that_is_no_database_is_refused_and_kept(db: Path) -> None:
     for content in (b"%PDF-1.7 not a database at all" * 100, b"hello", b"SQLite format 3\x00" + b"\xff" * 4000):
         db.write_bytes(content)
-        with pytest.raises(StoreError, match="not a SQLite database|damaged|could not be opened"):
+        with pytest.raises(StoreError, match=r"not a SQLite database|damaged|could not be opened"):
             Surefoot(db)
         assert db.read_bytes() == content
         assert [path.name for path in db.parent.iterdir()] == [db.name], "nothing was left beside it"
@@ -245,9 +245,12 @@ def small_disk(tmp_path: Path) -> Iterator[tuple[Path, bool]]:
     """(a folder, whether it is a small file system of its own); where mounting is not allowed, a limit stands in."""
     folder = tmp_path / "small"
     folder.mkdir()
-    mounted = sys.platform == "linux" and not subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], capture_output=True, check=False
-    ).returncode
+    mounted = (
+        sys.platform == "linux"
+        and not subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], capture_output=True, check=False
+        ).returncode
+    )
     try:
         yield folder, mounted
     finally:

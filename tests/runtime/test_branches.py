@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.support import Crash, Ledger, slots
 
 import surefoot
 from surefoot import Attempt, Surefoot, UsageError, effect, keyed, step, workflow
+from tests.runtime.support import Crash, Ledger, slots
 
 SHAPES = ["asyncio.gather", "TaskGroup", "surefoot.gather", "surefoot.map", "create_task", "wait"]
 

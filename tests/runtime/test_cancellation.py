@@ -1,4 +1,4 @@
-"""asyncio cancellation at every place of a run: nothing that was recorded is lost or doubled, and the run is released."""
+"""asyncio cancellation at every place of a run: nothing recorded is lost or doubled, and the run is released."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.support import Ledger, restart, slots
 
 import surefoot
 from surefoot import Attempt, Surefoot, effect, keyed, step, workflow
 from surefoot.stores.memory import MemoryStore
+from tests.runtime.support import Ledger, restart, slots
 
 TICKS_MAX = 400
 

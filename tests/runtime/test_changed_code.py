@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.support import Crash, Ledger, restart, rows, slots
 
 import surefoot
 from surefoot import Attempt, Diverged, Surefoot, effect, keyed, step, workflow
+from tests.runtime.support import Crash, Ledger, restart, rows, slots
 
 LEDGER = Ledger()
 KEYED = keyed(window=3600)
@@ -122,7 +122,16 @@ def into_a_branch() -> None:
     mail("n")
 
 
-CHANGES = [removed, renamed, reargued, reargued_later, effect_first, step_became_effect, step_became_choice, into_a_branch]
+CHANGES = [
+    removed,
+    renamed,
+    reargued,
+    reargued_later,
+    effect_first,
+    step_became_effect,
+    step_became_choice,
+    into_a_branch,
+]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda c: c.__name__)
@@ -141,9 +150,7 @@ def test_a_change_that_does_not_fit_diverges_before_any_effect_leaves(db: Path, 
     assert view.status == "diverged" and view.reason == told
 
 
-@pytest.mark.parametrize(
-    "change", [c for c in CHANGES if c not in (renamed, into_a_branch)], ids=lambda c: c.__name__
-)
+@pytest.mark.parametrize("change", [c for c in CHANGES if c not in (renamed, into_a_branch)], ids=lambda c: c.__name__)
 def test_a_diverged_attempt_leaves_the_journal_as_it_was_and_repaired_code_resumes(
     db: Path, change: Callable[[], None]
 ) -> None:

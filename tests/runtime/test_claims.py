@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.support import Ledger, decide, rows, the_effect
 
 from surefoot import (
     Attempt,
@@ -21,6 +20,7 @@ from surefoot import (
     workflow,
 )
 from surefoot.core.effect import Do, Status
+from tests.runtime.support import Ledger, decide, rows, the_effect
 
 KEYED = keyed(window=3600)
 LEDGER = Ledger()

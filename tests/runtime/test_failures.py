@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.runtime.support import FakeClock, live_and_replayed, live_and_replayed_async, slots
 
 from surefoot import Refused, StepFailed, Surefoot, UsageError, step, workflow
+from tests.runtime.support import FakeClock, live_and_replayed, live_and_replayed_async, slots
 
 
 class Mine(Exception):

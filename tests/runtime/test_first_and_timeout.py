@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.support import Crash, Ledger, live_and_replayed_async, slots
 
 import surefoot
 from surefoot import Attempt, RunWaiting, Surefoot, UsageError, effect, keyed, opaque, step, workflow
+from tests.runtime.support import Crash, Ledger, live_and_replayed_async, slots
 
 
 @step
@@ -278,7 +278,7 @@ async def test_a_step_recorded_at_the_moment_of_the_timeout_times_out_again(db: 
         @step
         async def busy(pause: float = pause) -> str:
             until = asyncio.get_running_loop().time() + 0.01 + pause - 0.004
-            while asyncio.get_running_loop().time() < until:
+            while asyncio.get_running_loop().time() < until:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             return "busy"
 

@@ -1,11 +1,10 @@
-"""Parked effects: the run suspends whatever the workflow catches, only the branch waits, and a decision lets it go on."""
+"""Parked effects: the run suspends whatever the workflow catches, only its branch waits, a decision lets it go on."""
 
 import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.support import Crash, FakeClock, Ledger, decide, slots, the_effect
 
 import surefoot
 from surefoot import (
@@ -25,6 +24,7 @@ from surefoot import (
 )
 from surefoot.core.effect import Do, Status
 from surefoot.core.writes import Verdict
+from tests.runtime.support import Crash, FakeClock, Ledger, decide, slots, the_effect
 
 LEDGER = Ledger()
 

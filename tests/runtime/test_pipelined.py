@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.support import Crash, Ledger, child, recorded_slots, rows, slots
 
 import surefoot
 from surefoot import Attempt, NotCommitted, Surefoot, effect, keyed, step, workflow
 from surefoot.stores.sqlite.store import SqliteStore
+from tests.runtime.support import Crash, Ledger, child, recorded_slots, rows, slots
 
 MODES: list[Any] = ["sync", "pipelined"]
 
@@ -189,7 +189,7 @@ def test_an_error_in_the_background_commit_stops_the_run_before_anything_is_sent
     store = SqliteStore(db, busy_seconds=0.3)
     with Surefoot(store, durability="pipelined") as sf:
         go = (lambda: sf.run(flow, id="r")) if kind == "def" else (lambda: asyncio.run(sf.run(flow_async, id="r")))
-        with pytest.raises(NotCommitted, match="locked|earlier write"):
+        with pytest.raises(NotCommitted, match=r"locked|earlier write"):
             go()
         stranger.execute("ROLLBACK")
         assert ledger.requests == []

@@ -7,10 +7,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.runtime.support import Crash, FakeClock, live_and_replayed, live_and_replayed_async, slots
 
 import surefoot
 from surefoot import Surefoot, UsageError, step, workflow
+from tests.runtime.support import Crash, FakeClock, live_and_replayed, live_and_replayed_async, slots
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.support import Crash, restart, slots
 
 from surefoot import (
     RunBusy,
@@ -21,6 +20,7 @@ from surefoot import (
     workflow,
 )
 from surefoot import effect as make_effect
+from tests.runtime.support import Crash, restart, slots
 
 
 def test_the_same_id_returns_the_stored_result_without_running_again(db: Path) -> None:
@@ -448,60 +448,6 @@ def test_ignored_parameters_stay_out_of_the_record_and_arrive_alive(db: Path) ->
     with Surefoot(db) as sf:
         assert sf.run(flow, client, "u", id="r") == "u"
         assert sf.get("r").arguments == {"url": "u"}
-
-
-def test_cancel_ends_a_run_that_nobody_works_on(db: Path) -> None:
-    @workflow
-    def flow() -> None:
-        raise Crash
-
-    with Surefoot(db) as sf:
-        with pytest.raises(Crash):
-            sf.run(flow, id="r")
-        view = sf.cancel("r")
-        assert view.status == "cancelled" and view.cancel_requested
-        with pytest.raises(RunCancelled):
-            sf.run(flow, id="r")
-        assert sf.cancel("r").status == "cancelled"
-        with pytest.raises(RunNotFound):
-            sf.cancel("none")
-
-
-def test_cancel_of_a_finished_run_changes_nothing(db: Path) -> None:
-    @workflow
-    def flow() -> int:
-        return 1
-
-    with Surefoot(db) as sf:
-        sf.run(flow, id="r")
-        assert sf.cancel("r").status == "succeeded"
-        assert sf.run(flow, id="r") == 1
-
-
-def test_a_live_run_stops_at_its_next_record_when_cancelled(db: Path) -> None:
-    ran: list[int] = []
-
-    @step
-    def work(n: int) -> int:
-        ran.append(n)
-        if n == 1:
-            sf.cancel("r")
-        return n
-
-    @workflow
-    def flow() -> None:
-        try:
-            for n in range(5):
-                work(n)
-        except Exception:
-            work(99)
-
-    with Surefoot(db) as sf:
-        with pytest.raises(RunCancelled):
-            sf.run(flow, id="r")
-        assert sf.get("r").status == "cancelled"
-        assert len(slots(sf, "r")) == 2, "what had happened when it was cancelled is kept"
-    assert ran == [0, 1]
 
 
 def test_a_workflow_decorated_again_is_the_same_workflow(db: Path) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.support import start_child
 
 from surefoot import Surefoot, step, workflow
+from tests.runtime.support import start_child
 
 PROGRAM = """
 import asyncio, os, signal, sys, time
@@ -301,6 +301,6 @@ def test_closing_stops_background_runs_at_their_next_step_and_says_so(tmp_path: 
     time.sleep(0.05)
     go.set()
     closing.join(20)
-    with pytest.raises(Exception, match="closed|stopped"):  # an Exception: SystemExit would end the caller's program
+    with pytest.raises(Exception, match=r"closed|stopped"):  # an Exception: SystemExit would end the caller's program
         handle.result(20)
     assert run_in(tmp_path) == ("pending", 0, 1) and ran == [0]

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.runtime.support import Crash, slots
 
 from surefoot import Attempt, Surefoot, UsageError, effect, keyed, step, workflow
+from tests.runtime.support import Crash, slots
 
 
 @step

@@ -1,4 +1,4 @@
-"""Choices by time or finishing order around steps are refused, never silently different on replay; inside a step all is fine."""
+"""Choices by time or finishing order around steps are refused, never silently different; inside a step all is fine."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.support import Crash, restart
 
 import surefoot
 from surefoot import Attempt, NotDeterministic, Surefoot, effect, keyed, step, workflow
+from tests.runtime.support import Crash, restart
 
 
 @step

@@ -12,9 +12,9 @@ from uuid import UUID
 import msgspec
 import pydantic
 import pytest
-from tests.runtime.support import Crash, live_and_replayed, live_and_replayed_async, rows
 
 from surefoot import Surefoot, UsageError, ValueRefused, step, workflow
+from tests.runtime.support import Crash, live_and_replayed, live_and_replayed_async, rows
 
 
 class Colour(enum.Enum):
