@@ -93,6 +93,12 @@ class ReadRun(Command[tuple[Run, list[Entry]] | None], frozen=True):
     run_id: str
 
 
+class ReadEffect(Command[Effect | None], frozen=True):
+    """One effect by its key."""
+
+    key: str
+
+
 class ReadBlob(Command[bytes], frozen=True):
     """A large value by its hash."""
 

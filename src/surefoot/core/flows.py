@@ -5,8 +5,8 @@ One body serves the sync driver, the async driver and the crash-at-n driver. An 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 import msgspec
 
@@ -24,6 +24,7 @@ from .commands import (
 )
 from .contract import Contract
 from .digest import BLOB_MARK, blob_hash, short_digest
+from .effect import Effect
 from .errors import CancelRequested, Damaged, LeaseLost, RunBusy, RunMismatch
 from .journal import PREVIEW_CHARACTERS, Branch, Draft, Entry, EntryKind, Replay
 from .run import Run, RunDo
@@ -46,14 +47,23 @@ class RunState:
         namespace: str,
         stamps: Iterator[int],
         working: dict[str, object],
+        find_call: Callable[[Effect, bytes, Branch], EffectCall | None],
+        tentative: tuple[tuple[int, int], ...] = (),
         inline_bytes: int = INLINE_BYTES,
     ) -> None:
-        """`working` is shared by the process: the effects that somebody here works on now."""
+        """`working` is shared by the process: the effects that somebody here works on now.
+
+        `find_call` gives the code of a recorded effect, `cut` holds the branches that were cancelled here.
+        """
+        self.find_call = find_call
         self.run_id, self.fence, self.owner, self.namespace = run_id, fence, owner, namespace
-        self.replay = Replay(run_id, entries)
+        self.replay = Replay(run_id, entries, tentative)
+        self.length = len(entries)
+        self.settled_late: list[tuple[EffectCall, Any]] = []
         self.stamps, self.working, self.inline_bytes = stamps, working, inline_bytes
-        self.root = Branch("")
+        self.root = self.replay.root
         self.open_effects: dict[str, Taken] = {}
+        self.cut: set[str] = set()
 
 
 class Call(Protocol):
@@ -83,6 +93,10 @@ class EffectCall(Call, Protocol):
     budget_seconds: float
     can_ask: bool
     compensates: str
+
+    def register_undo(self, session: Any, settled: Any) -> None:
+        """Remember how to undo it, now that it is confirmed."""
+        ...
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -181,7 +195,7 @@ def check(answer: Answer) -> None:
     if answer.verdict is Verdict.FENCED or answer.verdict is Verdict.MISSING:
         raise LeaseLost("another owner has this run now")
     if answer.verdict is Verdict.CANCELLED:
-        raise CancelRequested
+        raise CancelRequested(answer.run.reason if answer.run is not None else "cancelled")
 
 
 # --- steps ------------------------------------------------------------------------------------------------------

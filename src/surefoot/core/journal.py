@@ -110,18 +110,26 @@ def verify(run_id: str, entries: list[Entry]) -> Head:
 class Branch:
     """One line of a run's code: the root, or a child made by gather, a task or `first`."""
 
-    __slots__ = ("busy", "children", "counts", "path", "stopped")
+    __slots__ = ("busy", "children", "counts", "ordinal", "path", "prefix", "stopped")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, prefix: tuple[int, ...] = ()) -> None:
         """`counts`: how often each name was asked for here; `busy`: what is in flight here, for misuse reports.
 
-        `stopped`: what this branch, and only it, has to raise again if its code swallowed it.
+        `stopped`: what this branch, and only it, has to raise again if its code swallowed it. `prefix` and `ordinal`
+        order what happens by its place in the code.
         """
+        self.prefix, self.ordinal = prefix, 0
         self.path = path
         self.counts: dict[str, int] = {}
         self.children = 0
         self.busy = ""
         self.stopped: BaseException | None = None
+
+    def next_place(self) -> tuple[int, ...]:
+        """The next place in the code's order, in which a child stands where it was opened."""
+        place = (*self.prefix, self.ordinal)
+        self.ordinal += 1
+        return place
 
     def next_slot(self, name: str) -> tuple[str, int]:
         """The slot of the next use of `name` in this branch."""
@@ -130,36 +138,50 @@ class Branch:
         return slot_of(self.path, name, occurrence), occurrence
 
 
+def _within(seq: int, ranges: tuple[tuple[int, int], ...]) -> bool:
+    return any(start <= seq < end for start, end in ranges)
+
+
 class Replay:
     """What a run has recorded and the code has not asked for yet."""
 
-    def __init__(self, run_id: str, entries: list[Entry]) -> None:
-        """`entries` must be verified."""
+    def __init__(self, run_id: str, entries: list[Entry], tentative: tuple[tuple[int, int], ...] = ()) -> None:
+        """`entries` must be verified; those of a `tentative` range, effects apart, may stay unread."""
         self.run_id = run_id
         self._recorded: dict[str, Entry] = {}
         self._unread: dict[str, int] = {}
-        self._opened: set[str] = {""}
+        self.root = Branch("")
+        self._opened: dict[str, Branch] = {"": self.root}
+        self._optional: set[str] = set()
         for entry in entries:
             if entry.slot not in self._recorded:
-                branch = branch_of(entry.slot)
-                self._unread[branch] = self._unread.get(branch, 0) + 1
+                if tentative and _FAMILY[EntryKind(entry.kind)] != "effect" and _within(entry.seq, tentative):
+                    self._optional.add(entry.slot)
+                else:
+                    branch = branch_of(entry.slot)
+                    self._unread[branch] = self._unread.get(branch, 0) + 1
             self._recorded[entry.slot] = entry
 
     def open_child(self, parent: Branch) -> Branch:
         """A child branch; its path is fixed by the order of creation, so finishing order never matters."""
         path = f"{parent.path}.{parent.children}" if parent.path else str(parent.children)
         parent.children += 1
+        child = Branch(path, parent.next_place())
         if self._recorded:
-            self._opened.add(path)
-        return Branch(path)
+            self._opened[path] = child
+        return child
+
+    def opened(self, path: str) -> Branch:
+        """The branch with this path, if replay has opened it, else one that stands for it."""
+        return self._opened.get(path) or Branch(path)
 
     def is_recorded(self, branch: Branch, name: str) -> bool:
         """True if the next use of `name` in this branch is recorded."""
         return slot_of(branch.path, name, branch.counts.get(name, 0)) in self._recorded
 
     def is_behind(self, branch: Branch) -> bool:
-        """True while recorded entries of this branch are unread."""
-        return bool(self._unread.get(branch.path))
+        """True while recorded entries of this branch, or of branches that it has yet to open, are unread."""
+        return bool(self._recorded) and bool(self._stray(branch))
 
     def take(
         self, branch: Branch, names: tuple[str, ...], args_digest: bytes, preview: str, family: str
@@ -182,24 +204,29 @@ class Replay:
             if entry.args_digest != args_digest:
                 raise Diverged(self.run_id, f"{slot} was recorded with other arguments", [entry.text()], asked)
             del self._recorded[recorded]
-            self._unread[branch.path] -= 1
+            if recorded in self._optional:
+                self._optional.discard(recorded)
+            else:
+                self._unread[branch.path] -= 1
             return slot, entry
         return slot, None
 
     def may_send(self, branch: Branch, asked: str) -> None:
         """Raises Diverged while a recorded entry of this branch, or of a child that was never opened, is unread."""
-        if not self._recorded:
-            return
-        prefix = f"{branch.path}." if branch.path else ""
-        stray = [
-            path
-            for path, count in self._unread.items()
-            if count and (path == branch.path or (path not in self._opened and path.startswith(prefix)))
-        ]
+        stray = self._stray(branch) if self._recorded else []
         if stray:
             unread = [e.text() for e in self._recorded.values() if branch_of(e.slot) in stray]
             what = "an effect would be sent while recorded entries of its branch were not asked for"
             raise Diverged(self.run_id, what, unread, asked)
+
+    def _stray(self, branch: Branch) -> list[str]:
+        return [path for path, count in self._unread.items() if count and self._nearest_opened(path) == branch.path]
+
+    def _nearest_opened(self, path: str) -> str:
+        """The branch itself, or the nearest one above it that the code has opened."""
+        while path not in self._opened:
+            path = path.rpartition(".")[0]
+        return path
 
     def unread(self) -> list[Entry]:
         """Entries that the code has not asked for, in recorded order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -9,12 +10,14 @@ import msgspec
 R = TypeVar("R")
 
 
-class Confirmed(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
-    """It happened; `receipt` is the proof, `effect` is the key under which it stands."""
+@dataclass(frozen=True, kw_only=True)
+class Confirmed(Generic[R]):
+    """It happened; `receipt` is the proof, `effect` is the key under which it stands, `code` can undo it."""
 
     receipt: R
     effect: str
     name: str = ""
+    code: Any = field(default=None, repr=False, compare=False)
 
 
 class InDoubt(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,13 +10,13 @@ import msgspec
 from msgspec.structs import replace
 
 from . import policy
-from .commands import AskReceiver, Commit, Flow, Look, Now, Record, RenewLease, SendEffect, Sleep, ask
+from .commands import AskReceiver, Commit, Flow, Look, Now, ReadEffect, Record, RenewLease, SendEffect, Sleep, ask
 from .digest import digest, short_digest
 from .effect import TERMINAL, Do, Effect, Event, Evidence, Status, apply
-from .errors import Disagreement, EffectMoved
-from .flows import POLL_SECONDS, EffectCall, RunState, Taken, check, preview_of, spill, unspill
-from .ids import derive_key, render_key
-from .journal import Draft, EntryKind
+from .errors import CancelRequested, Damaged, Disagreement, EffectMoved
+from .flows import POLL_SECONDS, EffectCall, RunState, Taken, check, mark, preview_of, spill, unspill
+from .ids import branch_of, derive_key, render_key
+from .journal import Branch, Draft, Entry, EntryKind
 from .outcome import Answered
 from .writes import Blobs, ParkUnasked, RecordEffect, TakeEffect, Verdict
 
@@ -53,6 +53,10 @@ def perform(state: RunState, call: EffectCall) -> Flow[tuple[Effect | None, Sett
     return (yield from _perform(state, call, key, outcome, fresh=entry is None))
 
 
+class _NeverTaken(Damaged):
+    """The effect is not in the store: its intent was never committed, or its row is gone."""
+
+
 def _perform(
     state: RunState, call: EffectCall, key: str, outcome: Draft, *, fresh: bool
 ) -> Flow[tuple[Effect, Settled]]:
@@ -61,8 +65,9 @@ def _perform(
         yield Sleep(POLL_SECONDS)
     try:
         while True:
-            effect = yield from _take(state, call, key, outcome, fresh)
+            # known as open before it is taken: a cancellation may arrive with the commit
             state.open_effects[key] = Taken(call, outcome)
+            effect = yield from _take(state, call, key, outcome, fresh)
             try:
                 effect, recorded = yield from _settle(state, call, effect, outcome)
                 break
@@ -70,11 +75,14 @@ def _perform(
                 fresh = False
         settled = settled_of(effect, (yield from unspill(effect.receipt)))
         if effect.status in TERMINAL:
+            del state.open_effects[key]
             if not recorded and state.run_id:
                 value, blobs = spill(_encode(settled), state.inline_bytes)
                 yield Record(replace(outcome, value=value), blobs)
-            del state.open_effects[key]
         return effect, settled
+    except (Disagreement, CancelRequested, _NeverTaken):
+        state.open_effects.pop(key, None)
+        raise
     finally:
         if state.working.get(key) is token:
             del state.working[key]
@@ -99,6 +107,7 @@ def _take(state: RunState, call: EffectCall, key: str, outcome: Draft, fresh: bo
             fence=state.fence,
             effect=proposal,
             vantage=vantage,
+            names=call.names,
             draft=intent if fresh and state.run_id else None,
             blobs=blobs,
             stamp=next(state.stamps),
@@ -106,7 +115,10 @@ def _take(state: RunState, call: EffectCall, key: str, outcome: Draft, fresh: bo
         answer = yield from ask(Commit(write))
         check(answer)
         held = answer.effect
-        assert held is not None
+        if held is None:
+            raise _NeverTaken(
+                f"effect {call.names[0]} of run {state.run_id!r}", "its intent is recorded, its row is gone"
+            )
         match answer.verdict:
             case Verdict.DONE | Verdict.TOOK | Verdict.EXISTS:
                 return held
@@ -205,7 +217,8 @@ def _attempt(
     do = policy.judge(effect, answer)
     evidence = policy.answer_evidence(effect, answer, now)
     if do in (Do.CONFIRM, Do.REFUSE):
-        event = Event(do=do, at=now, receipt=answer.receipt, reason=answer.reason)
+        kept = evidence if do is Do.REFUSE else None
+        event = Event(do=do, at=now, receipt=answer.receipt, reason=answer.reason, evidence=kept)
         return (yield from _finish(state, effect, event, outcome, late=evidence))
     event = Event(do=do, at=now, reason=answer.reason, evidence=evidence)
     return (yield from _record(state, effect, event)), False
@@ -215,7 +228,8 @@ def _ask_receiver(state: RunState, call: EffectCall, effect: Effect, outcome: Dr
     evidence = yield from ask(AskReceiver(call, effect))
     if evidence.found != "found":
         return (yield from _record(state, effect, None, evidence=evidence)), False
-    event = Event(do=Do.CONFIRM, at=evidence.at, receipt=evidence.value, reason="the receiver shows it")
+    shown = replace(evidence, value=b"")  # the receipt itself is kept as the receipt
+    event = Event(do=Do.CONFIRM, at=evidence.at, receipt=evidence.value, reason="the receiver shows it", evidence=shown)
     return (yield from _finish(state, effect, event, outcome, late=evidence))
 
 
@@ -268,22 +282,63 @@ def _record(
     return answer.effect
 
 
-def settle_open(state: RunState) -> Flow[list[Effect]]:
-    """Bring to an end what cancelled branches left open, and park what the code no longer asks for; the parked ones."""
-    parked: list[Effect] = []
+def settle_open(state: RunState, *, unread: bool = True) -> Flow[list[Effect]]:
+    """Bring to an end what cancelled branches left open, and (`unread`) park what nobody asks for; the parked ones."""
+    left: list[Effect | None] = []
     for key, taken in list(state.open_effects.items()):
-        effect, settled = yield from _perform(state, taken.call, key, taken.outcome, fresh=False)
-        if settled.status is Status.PARKED:
-            parked.append(effect)
+        effect = yield from _settle_left(state, taken.call, key, taken.outcome)
+        left.append(effect)
     for entry in state.replay.unread():
-        if entry.kind == EntryKind.INTENT:
-            vantage = yield from ask(Look())
-            write = ParkUnasked(
-                run_id=state.run_id,
-                fence=state.fence,
-                key=entry.value.decode(),
-                vantage=vantage,
-                stamp=next(state.stamps),
-            )
-            check((yield from ask(Commit(write))))
-    return parked
+        cut = branch_of(entry.slot) in state.cut
+        if cut and entry.kind in (EntryKind.INTENT, EntryKind.OUTCOME):
+            effect = yield from _settle_cut(state, entry)
+            left.append(effect)
+        elif unread and entry.kind == EntryKind.INTENT:
+            yield from _park_unasked(state, entry)
+    return [effect for effect in left if effect is not None]
+
+
+def _settle_left(state: RunState, call: EffectCall, key: str, outcome: Draft) -> Flow[Effect | None]:
+    """Settle one effect of a cancelled branch; the effect if only a person can."""
+    try:
+        effect, settled = yield from _perform(state, call, key, outcome, fresh=False)
+    except (_NeverTaken, CancelRequested):
+        return None  # the intent was never recorded; or its outcome now is, in a run that is being cancelled
+    state.settled_late.append((call, settled))
+    return effect if settled.status is Status.PARKED else None
+
+
+def _settle_cut(state: RunState, entry: Entry) -> Flow[Effect | None]:
+    """An effect of a branch that was cut short on replay before it asked: settled by its contract, as it was live."""
+    key = entry.value.decode() if entry.kind == EntryKind.INTENT else ""
+    settled = _decode_settled((yield from unspill(entry.value))) if not key else None
+    held = yield from ask(ReadEffect(key or (settled.key if settled else "")))
+    branch = state.replay.opened(branch_of(entry.slot))
+    call = None if held is None else state.find_call(held, (yield from unspill(held.request)), branch)
+    if call is None:
+        return (yield from _park_unasked(state, entry)) if key else None
+    if settled is not None:
+        state.settled_late.append((call, settled))
+        return None
+    outcome = Draft(EntryKind.OUTCOME, entry.slot, entry.args_digest, entry.preview, b"", 0.0)
+    return (yield from _settle_left(state, call, key, outcome))
+
+
+def _park_unasked(state: RunState, entry: Entry) -> Flow[None]:
+    """An intent that the code no longer asks for: only a person can say what became of it."""
+    vantage = yield from ask(Look())
+    key = entry.value.decode()
+    write = ParkUnasked(run_id=state.run_id, fence=state.fence, key=key, vantage=vantage, stamp=next(state.stamps))
+    check((yield from ask(Commit(write))))
+
+
+def doubt_told(state: RunState, branch: Branch, name: str, reason: str) -> Flow[str]:
+    """What a workflow was told of an effect in doubt, recorded: it acted on that, whatever a person decides later.
+
+    With an empty `reason` the effect is settled, and only a record of an earlier doubt counts.
+    """
+    slot = f"in_doubt:{name}:{branch.counts.get(name, 1) - 1}"
+    if not reason and not state.replay.is_recorded(branch, slot):
+        return ""
+    value = yield from mark(state, branch, slot, _encode(reason))
+    return msgspec.json.decode(value or b'""', type=str)

@@ -70,7 +70,10 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One durable execution of a workflow. `length` and `head` seal its journal when it ends."""
+    """One durable execution of a workflow. `length` and `head` seal its journal when it ends.
+
+    `tentative`: entries that diverged attempts appended (from, below); their steps may be read and need not be.
+    """
 
     id: str
     workflow: str
@@ -86,6 +89,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     length: int = 0
     head: bytes = b""
     cancel_at: float = 0.0
+    tentative: tuple[tuple[int, int], ...] = ()
     claims: tuple[Claimed, ...] = ()
     stamp: int = 0
 
@@ -101,5 +105,6 @@ def apply_run(run: Run, do: RunDo, at: float, *, owner: int = 0, why: str = "", 
     if do is RunDo.CLAIM:
         claim = Claimed(at=at, owner=owner, fence=run.fence + 1, why=why)
         claims = (*run.claims, claim)[-CLAIMS_MAX:]
-        return replace(run, status=status, fence=run.fence + 1, owner=owner, updated_at=at, claims=claims, reason="")
+        kept = run.reason if run.cancel_at else ""
+        return replace(run, status=status, fence=run.fence + 1, owner=owner, updated_at=at, claims=claims, reason=kept)
     return replace(run, status=status, owner=0, updated_at=at, reason=why, result=result)

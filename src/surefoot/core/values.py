@@ -174,6 +174,7 @@ class Codec:
         hint = type(None) if hint is None else hint
         try:
             self._decode = msgspec.json.Decoder(hint, dec_hook=_decode_foreign).decode
+            refuse_unreadable(hint)
         except (TypeError, NameError) as error:
             self._fall_back(hint, error)
 
@@ -182,9 +183,13 @@ class Codec:
             self._members = [Codec(member, self.what) for member in typing.get_args(hint)]
             return
         if "pydantic" in sys.modules:
-            self._adapter = sys.modules["pydantic"].TypeAdapter(hint)
-            self._decode = self._adapter.validate_json
-            return
+            try:
+                self._adapter = sys.modules["pydantic"].TypeAdapter(hint)
+            except Exception as refused:
+                error = refused
+            else:
+                self._decode = self._adapter.validate_json
+                return
         raise UsageError(f"{self.what}: values of {hint!r} cannot be read back exactly ({error})") from None
 
     def settle(self, value: Any) -> tuple[bytes, Any]:
@@ -198,6 +203,7 @@ class Codec:
         try:
             after = self._decode(content)
         except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
+            refuse_inexact(value, self.what)
             raise ValueRefused(self.what, "", f"it cannot be read back as annotated: {error}") from None
         if (found := difference(value, after)) is not None:
             raise ValueRefused(self.what, *found)
@@ -226,6 +232,25 @@ class Codec:
                 f"{self.what}: the recorded value {content[:120]!r} no longer fits the annotation ({error}); "
                 "restore the annotation, or make the new one accept the old value"
             ) from None
+
+
+def refuse_unreadable(hint: Any) -> None:
+    """Raises TypeError if some class in the annotation could be written but never read back."""
+    import msgspec.inspect
+
+    seen: set[int] = set()
+    stack: list[Any] = [msgspec.inspect.type_info(hint)]
+    while stack:
+        part = stack.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, msgspec.inspect.CustomType) and not hasattr(part.cls, "model_validate"):
+            raise TypeError(f"{part.cls.__qualname__} is not a kind of value that can be read back")
+        if isinstance(part, msgspec.inspect.Type | msgspec.inspect.Field):
+            stack += [getattr(part, name) for name in part.__struct_fields__]
+        elif isinstance(part, tuple | list):
+            stack += cast("list[Any]", part)
 
 
 def resolve_hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ class Verdict(StrEnum):
     ENDED = "ended"
     DISAGREES = "disagrees"
     MISSING = "missing"
+    ABSENT = "absent"
     ILLEGAL = "illegal"
 
 
@@ -204,6 +205,7 @@ class EndRun(Write, frozen=True, kw_only=True):
     reason: str = ""
     result: bytes = b""
     blobs: Blobs = ()
+    length_at_claim: int = 0
 
     def decide(self, view: View) -> Answer:
         """Done, or fenced."""
@@ -217,6 +219,10 @@ class EndRun(Write, frozen=True, kw_only=True):
         if ended.status in FINAL:
             length, head = view.seal_of(self.run_id)
             ended = replace(ended, length=length, head=head)
+        if ended.status is RunStatus.DIVERGED:
+            length, _ = view.seal_of(self.run_id)
+            if length > self.length_at_claim:
+                ended = replace(ended, tentative=(*run.tentative, (self.length_at_claim, length)))
         ended = replace(ended, stamp=self.stamp)
         view.put_run(ended)
         if self.blobs:
@@ -247,17 +253,19 @@ class CancelRun(Write, frozen=True, kw_only=True):
 class TakeEffect(Write, frozen=True, kw_only=True):
     """Declare an intent and its first attempt, or take over the effect that stands under this identity.
 
-    `effect` is the proposal, attempted. `draft` is the intent's journal entry (None when it is recorded already).
+    `effect` is the proposal, attempted. `draft` is the intent's journal entry. Without one, in a run, the intent was
+    recorded before, and nothing is created.
     """
 
     fence: int
     effect: Effect
     vantage: Vantage
+    names: tuple[str, ...] = ()
     draft: Draft | None = None
     blobs: Blobs = ()
 
     def decide(self, view: View) -> Answer:
-        """Done: new, attempted, send it. Took: ours now, as shown. Exists: settled or parked. Busy. Disagrees."""
+        """Done: new, send it. Took: ours now, as shown. Exists: settled or parked. Busy. Disagrees. Absent."""
         held = view.effect(self.effect.key)
         if held is not None and held.stamp == self.stamp:
             return Answer(Verdict.DONE if held.attempts == 1 and held.fence == 1 else Verdict.TOOK, effect=held)
@@ -268,6 +276,8 @@ class TakeEffect(Write, frozen=True, kw_only=True):
                 verdict = Verdict.CANCELLED
             if verdict is not Verdict.DONE:
                 return Answer(verdict, run=run)
+        if held is None and self.run_id and self.draft is None:
+            return Answer(Verdict.ABSENT)
         if held is None:
             fresh = replace(self.effect, stamp=self.stamp)
             view.put_effect(fresh)
@@ -284,7 +294,7 @@ class TakeEffect(Write, frozen=True, kw_only=True):
 
     def _take_over(self, view: View, held: Effect) -> Answer:
         asked, at = self.effect, self.vantage.at
-        if (held.request_digest, held.name) != (asked.request_digest, asked.name):
+        if held.request_digest != asked.request_digest or held.name not in (asked.name, *self.names):
             if not any(e.value == asked.request and e.who == asked.run for e in held.evidence):
                 proposal = Evidence(
                     at=at,
@@ -354,15 +364,8 @@ class RecordEffect(Write, frozen=True, kw_only=True):
             view.append(self.run_id, self.draft)
         if self.blobs:
             view.put_blobs(self.blobs)
-        if after.status is Status.CONFIRMED and after.compensates:
-            self._compensate(view, after)
+        mark_compensated(view, after, self.stamp)
         return Answer(Verdict.DONE, effect=after)
-
-    def _compensate(self, view: View, undo: Effect) -> None:
-        original = view.effect(undo.compensates)
-        if original is not None and original.status is Status.CONFIRMED:
-            event = Event(do=Do.COMPENSATE, at=undo.updated_at, reason=f"undone by {undo.key[:12]}")
-            view.put_effect(replace(apply(original, event), stamp=self.stamp))
 
     def _keep_late(self, view: View, held: Effect, verdict: Verdict) -> Answer:
         learned = self.late or (self.event.evidence if self.event is not None else None)
@@ -373,6 +376,14 @@ class RecordEffect(Write, frozen=True, kw_only=True):
                 if self.blobs:
                     view.put_blobs(self.blobs)
         return Answer(verdict, effect=held)
+
+
+def mark_compensated(view: View, undo: Effect, stamp: int) -> None:
+    """With the confirmation of an undo, its original becomes compensated."""
+    original = view.effect(undo.compensates) if undo.compensates and undo.status is Status.CONFIRMED else None
+    if original is not None and original.status is Status.CONFIRMED:
+        event = Event(do=Do.COMPENSATE, at=undo.updated_at, reason=f"undone by {undo.key[:12]}")
+        view.put_effect(replace(apply(original, event), stamp=stamp))
 
 
 class ParkUnasked(Write, frozen=True, kw_only=True):
@@ -429,6 +440,7 @@ class DecideEffect(Write, frozen=True, kw_only=True):
             why = f"{self.event.reason}; never sent: its run has {run.status}"
             after = apply(after, Event(do=Do.GIVE_UP, at=self.event.at, reason=why))
         view.put_effect(after)
+        mark_compensated(view, after, self.stamp)
         if self.blobs:
             view.put_blobs(self.blobs)
         return Answer(Verdict.DONE, effect=after)

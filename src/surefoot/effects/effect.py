@@ -11,6 +11,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
+from msgspec.structs import replace
+
 from ..core import perform
 from ..core.contract import Contract, Kind
 from ..core.effect import Effect as EffectRecord
@@ -21,7 +23,7 @@ from ..core.journal import Branch
 from ..core.outcome import Answered, Confirmed, InDoubt
 from ..core.perform import Settled
 from ..core.values import ArgumentsCodec, Codec, resolve_hints
-from ..runtime.outside import outside_session
+from ..runtime.outside import finders, outside_session
 from ..runtime.scope import current
 from ..runtime.session import Session
 from ..runtime.step import Named, check_function, refuse_lost_context, seconds_of
@@ -34,7 +36,7 @@ R = TypeVar("R")
 DEFAULT_TIMEOUT_SECONDS = 30.0
 DEFAULT_BUDGET_SECONDS = 900.0
 UNSTORABLE = "unstorable receipt: "
-_effects: dict[str, Effect[..., Any]] = {}
+_effects: dict[str, Effect[..., Any] | None] = {}
 
 
 class Effect(Named, Generic[P, R]):
@@ -73,7 +75,8 @@ class Effect(Named, Generic[P, R]):
         self._codec: Codec | None = None
         self._lookup: Callable[..., Any] | None = None
         self._undo: Effect[..., Any] | None = None
-        _effects[self.name] = self
+        # a name that stands for two functions, or for one made twice, cannot find its code again
+        _effects[self.name] = None if self.name in _effects else self
 
     # --- decorating -------------------------------------------------------------------------------------------------
 
@@ -139,7 +142,7 @@ class Effect(Named, Generic[P, R]):
                 )
             if scope is None:
                 refuse_lost_context(self.name, "effect")
-            session = outside_session(self.name)
+            session = outside_session(self.name, scope.session.engine if scope is not None else None)
             return session, Branch("")
         return scope.session, scope.branch
 
@@ -152,6 +155,7 @@ class Effect(Named, Generic[P, R]):
 
     def _use(self, session: Session, branch: Branch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> EffectUse:
         owner = args[0] if self.is_method else None
+        _ = self.codec  # a receipt that could not be read back is refused before anything is sent
         bound = self.arguments.bind(args[self.skip - 1 :], kwargs)
         return EffectUse(self, branch, self.arguments.encode(bound), self._identity_of(bound), owner)
 
@@ -165,8 +169,17 @@ class Effect(Named, Generic[P, R]):
             raise session.stop(error, branch) from error.__cause__
         finally:
             branch.busy = ""
-        self._register_undo(session, settled)
+        self.register_undo(session, branch, settled)
+        if finish == self._outcome and session.state.run_id:
+            told = session.drive(perform.doubt_told(session.state, branch, self.name, self._reason(settled)))
+            settled = self._as_told(settled, told)
         return finish(session, branch, record, settled)
+
+    def _reason(self, settled: Settled) -> str:
+        return settled.reason or "parked" if settled.status is Status.PARKED else ""
+
+    def _as_told(self, settled: Settled, told: str) -> Settled:
+        return replace(settled, status=Status.PARKED, reason=told) if told else settled
 
     async def _call_async(self, args: tuple[Any, ...], kwargs: dict[str, Any], finish: Callable[..., Any]) -> Any:
         session, branch = self._place()
@@ -182,15 +195,19 @@ class Effect(Named, Generic[P, R]):
         finally:
             session.active -= 1
             branch.busy = ""
-        self._register_undo(session, settled)
+        self.register_undo(session, branch, settled)
         if settled.status is Status.PARKED and finish == self._receipt and session.state.run_id:
             await session.wait_for_person(branch, self._doubt(session, record, settled))
+        if finish == self._outcome and session.state.run_id:
+            flow = perform.doubt_told(session.state, branch, self.name, self._reason(settled))
+            settled = self._as_told(settled, await session.drive_async(flow))
         return finish(session, branch, record, settled)
 
-    def _register_undo(self, session: Session, settled: Settled) -> None:
+    def register_undo(self, session: Session, branch: Branch, settled: Settled) -> None:
+        """Remember how to undo it when the run fails."""
         if self._undo is not None and settled.status is Status.CONFIRMED and session.state.run_id:
             confirmed = self._confirmed(settled)
-            session.compensations.append(lambda: self.undo(confirmed))
+            session.compensations.append((branch.next_place(), lambda: self.undo(confirmed)))
 
     def undo(self, confirmed: Confirmed[Any]) -> Any:
         """Compensate a confirmed effect; see `surefoot.compensate`."""
@@ -239,7 +256,7 @@ class Effect(Named, Generic[P, R]):
             raise ValueRefused(f"effect {self.name!r} happened, but its receipt", "", settled.reason[len(UNSTORABLE) :])
         content = bytes(settled.receipt)
         receipt = None if content == b"null" else self.codec.decode(content)
-        return Confirmed(receipt=cast("R", receipt), effect=settled.key, name=self.name)
+        return Confirmed(receipt=cast("R", receipt), effect=settled.key, name=self.name, code=self)
 
     def _doubt(self, session: Session, record: EffectRecord | None, settled: Settled) -> InDoubt:
         return InDoubt(effect=settled.key, name=self.name, run=session.state.run_id, reason=settled.reason)
@@ -284,6 +301,10 @@ class EffectUse:
         self.contract = effect.contract
         self.timeout_seconds, self.budget_seconds = effect.timeout_seconds, effect.budget_seconds
         self.can_ask = effect._lookup is not None  # pyright: ignore[reportPrivateUsage]
+
+    def register_undo(self, session: Session, settled: Settled) -> None:
+        """Remember how to undo it when the run fails."""
+        self.effect.register_undo(session, self.branch, settled)
 
     def _arguments(self, session: Session, record: EffectRecord, connection: Any = None) -> tuple[Any, ...]:
         request = record.request
@@ -394,6 +415,18 @@ class EffectUse:
             current.reset(token)
 
 
+def find_call(record: EffectRecord, request: bytes, branch: Branch) -> EffectUse | None:
+    """The code of a recorded effect, by its name; None where the name is not enough, as for a method."""
+    held = _effects.get(record.name)
+    if held is None or held.is_method:
+        return None
+    identity = "" if record.identity.startswith("run:") else record.identity
+    return EffectUse(held, branch, request, identity, None, compensates=record.compensates)
+
+
+finders.append(find_call)
+
+
 def effect(
     contract: Contract | SameTransaction,
     *,
@@ -423,7 +456,10 @@ def effect(
 
 def compensate(confirmed: Confirmed[Any]) -> Any:
     """Undo a confirmed effect (a `Confirmed` from `x.outcome(...)`), as an effect of its own; once, ever."""
-    held = _effects.get(confirmed.name)
-    if held is None:
-        raise UsageError(f"no effect named {confirmed.name!r} is known here; expected a Confirmed from x.outcome(...)")
-    return held.undo(confirmed)
+    code = getattr(cast("Any", confirmed), "code", None)
+    if not isinstance(code, Effect):
+        name = getattr(confirmed, "name", confirmed)
+        raise UsageError(
+            f"no effect named {name!r} is known here; surefoot.compensate() needs the Confirmed of x.outcome(...)"
+        )
+    return cast("Effect[..., Any]", code).undo(confirmed)

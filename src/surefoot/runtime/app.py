@@ -71,15 +71,16 @@ class Surefoot:
         self._owns_store = isinstance(url, str | Path)
         self.store: Store = open_store(url) if isinstance(url, str | Path) else url
         self.namespace = namespace
+        switch = StopSwitch(grace)
         self.engine = Engine(
             self.store,
-            clock or SystemClock(),
+            clock or SystemClock(switch.woken),
             namespace=namespace,
             lease_seconds=lease,
             inline_bytes=inline_bytes,
         )
         self.engine.sync_handlers = SYNC_HANDLERS
-        self._runner = Runner(self.engine, StopSwitch(grace), pipelined=durability == "pipelined")
+        self._runner = Runner(self.engine, switch, pipelined=durability == "pipelined")
         self._closed = False
         enter_engine(self.engine)
 
@@ -164,7 +165,7 @@ class Surefoot:
         answer = self.engine.committer.commit(write)
         if answer.verdict is Verdict.MISSING or answer.run is None:
             raise RunNotFound(id)
-        self._runner.end_cancelled(id)
+        self._runner.end_cancelled(id, reason)
         return self.get(id)
 
     def _view(self, run: Run) -> RunView:

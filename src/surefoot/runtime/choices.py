@@ -21,6 +21,7 @@ from .scope import require
 from .step import seconds_of
 
 if TYPE_CHECKING:
+    from .session import Session
     from .waits import Timeout
 
 T = TypeVar("T")
@@ -78,10 +79,20 @@ def sleep(seconds: timedelta | float) -> Awaitable[None]:
     due: float = _mark("sleep", lambda: session.engine.clock.now() + length, float)
     left = due - session.engine.clock.now()
     if session.asynchronous:
-        return session.engine.clock.sleep_async(max(left, 0.0))
+        return _sleep_async(session, max(left, 0.0))
     if left > 0:
         session.engine.clock.sleep(left)
+        session.check_stop()
     return _Done()
+
+
+async def _sleep_async(session: Session, seconds: float) -> None:
+    session.active += 1  # a branch that sleeps is not one that stands still
+    try:
+        await session.engine.clock.sleep_async(seconds)
+        session.check_stop()
+    finally:
+        session.active -= 1
 
 
 def patched(name: str) -> bool:
@@ -91,7 +102,7 @@ def patched(name: str) -> bool:
     replay of a run.
     """
     session, branch = require("surefoot.patched()")
-    decided = session.patches.get(name)
+    decided = session.patches.get((branch.path, name))
     if decided is None:
         slot = f"patched:{check_name(name, 'patch name')}"
         replay = session.state.replay
@@ -99,7 +110,7 @@ def patched(name: str) -> bool:
         decided = recorded or not replay.is_behind(branch)
         if decided:
             _mark(slot, lambda: True, bool)
-        session.patches[name] = decided
+        session.patches[branch.path, name] = decided
     return decided
 
 

@@ -10,10 +10,12 @@ import os
 import random
 import secrets
 import socket
+import threading
 import time
 import uuid
 from typing import Protocol
 
+WAKE_SECONDS = 0.25
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
 
@@ -38,7 +40,11 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """The machine's clocks. A sleep ends early when `wake` is set: the process is to stop."""
+
+    def __init__(self, wake: threading.Event | None = None) -> None:
+        """`wake`: set when whoever sleeps has to look again."""
+        self._wake = wake or threading.Event()
 
     def now(self) -> float:
         """Seconds since the epoch."""
@@ -50,13 +56,16 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         """Block this thread."""
-        time.sleep(seconds)
+        self._wake.wait(seconds)
 
     async def sleep_async(self, seconds: float) -> None:
         """Suspend this task."""
         import asyncio
 
-        await asyncio.sleep(seconds)
+        while seconds > WAKE_SECONDS and not self._wake.is_set():
+            await asyncio.sleep(WAKE_SECONDS)
+            seconds -= WAKE_SECONDS
+        await asyncio.sleep(0 if self._wake.is_set() else seconds)
 
 
 def new_owner_id() -> int:

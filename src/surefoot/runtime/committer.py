@@ -98,9 +98,9 @@ class Committer:
     def _wait(self, pending: Pending) -> None:
         waiter = pending.waiter
         if waiter is None:
+            # made first, and only then looked again: whoever leads from now on sees it and wakes it
             waiter = pending.waiter = threading.Lock()
             waiter.acquire()
-        if pending.done or not self._lead.locked():
             return
         waiter.acquire(timeout=1.0)
 
@@ -113,6 +113,10 @@ class Committer:
         elif loop not in self._kicked:
             self._kicked.add(loop)
             loop.call_soon(self._kick, loop)
+
+    def enqueue(self, pending: Pending) -> None:
+        """Queue a write that the caller's next write will take along."""
+        self._queue.append(pending)
 
     def _kick(self, loop: asyncio.AbstractEventLoop) -> None:
         self._kicked.discard(loop)

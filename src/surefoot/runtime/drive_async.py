@@ -17,6 +17,7 @@ from ..core.commands import (
     Look,
     Now,
     ReadBlob,
+    ReadEffect,
     ReadRun,
     Record,
     RenewLease,
@@ -96,10 +97,15 @@ async def _ask(session: Session, command: AskReceiver) -> Any:
 
 async def _sleep(session: Session, command: Sleep) -> None:
     await session.engine.clock.sleep_async(command.seconds)
+    session.check_stop()
 
 
 async def _read_run(session: Session, command: ReadRun) -> Any:
     return session.engine.store.read_run(command.run_id)
+
+
+async def _read_effect(session: Session, command: ReadEffect) -> Any:
+    return session.engine.store.read_effect(command.key)
 
 
 async def _read_blob(session: Session, command: ReadBlob) -> bytes:
@@ -117,5 +123,6 @@ ASYNC_HANDLERS: dict[type[Command[Any]], AsyncHandler] = {
     Sleep: _sleep,
     RenewLease: _renew,
     ReadRun: _read_run,
+    ReadEffect: _read_effect,
     ReadBlob: _read_blob,
 }

@@ -61,7 +61,7 @@ class Engine:
             if self._joined:
                 return
             self.store.appear(self.owner)
-            self.committer.submit(Pending(self._join_write(0.0), callback=_ignore))
+            self.committer.enqueue(Pending(self._join_write(0.0), callback=_ignore))
             self._joined = True
             self._heart = threading.Thread(target=self._beat, name="surefoot-heartbeat", daemon=True)
             self._heart.start()

@@ -1,44 +1,32 @@
-"""Runs workflows: opens the run, replays and executes the function, and ends the run as its end deserves.
-
-However the function ends, exactly one of these is written: succeeded, failed, cancelled; or, to be resumed: waiting
-(a person), diverged, damaged, released. A lost lease writes nothing, since somebody else has the run.
-"""
+"""Runs workflows: opens the run, replays and executes the function, and ends the run as its end deserves."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
 from ..core import flows, perform
-from ..core.commands import Commit, Flow, ask
+from ..core.commands import Commit, Flow, ReadRun, ask
 from ..core.digest import digest
 from ..core.errors import (
-    CancelRequested,
-    Damaged,
-    Diverged,
-    Halt,
     LeaseLost,
-    NotDeterministic,
     RunBusy,
     RunCancelled,
     RunWaiting,
-    Signal,
     Stopping,
-    Suspend,
     UsageError,
 )
-from ..core.failures import encode_failure, rebuild_failure
+from ..core.failures import rebuild_failure
 from ..core.flows import RunState, spill
 from ..core.ids import check_id
 from ..core.journal import EntryKind
 from ..core.lease import Vantage
 from ..core.run import FINAL, Claimed, Run, RunDo, RunStatus
-from ..core.writes import Answer, Blobs, ClaimRun, EndRun, Verdict
+from ..core.writes import ClaimRun, EndRun, Verdict
+from .ending import Ending, Plan, ending_of, finish
 from .engine import Engine
 from .handle import Handle
 from .outside import state_of
@@ -51,55 +39,6 @@ if TYPE_CHECKING:
     import asyncio
 
 log = logging.getLogger("surefoot")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A checked request to run something: nothing about it can fail any more but the store and the world."""
-
-    workflow: Workflow[..., Any]
-    proposal: Run
-    blobs: Blobs
-    when_running: str
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-
-@dataclass
-class Ending:
-    """How a run's function ended: what to write, and what the caller of `run` gets."""
-
-    do: RunDo | None
-    error: BaseException | None = None
-    value: Any = None
-    result: bytes = b""
-    reason: str = ""
-    settle: bool = False
-
-
-def finish(state: RunState, ending: Ending, stamps: Any, at: Callable[[], float]) -> Flow[Answer | None]:
-    """Settle what is open, then write the end. An effect that has to wait for a person turns it into a suspension."""
-    if ending.settle:
-        parked = yield from perform.settle_open(state)
-        if parked:
-            names = ", ".join(f"{e.name} ({e.key[:12]}): {e.reason}" for e in parked)
-            reason = f"parked effects of branches that ended: {names}"
-            ending.do, ending.reason, ending.result = RunDo.SUSPEND, reason, b""
-            ending.error = RunWaiting(state.run_id, reason)
-    if ending.do is None:
-        return None
-    result, blobs = spill(ending.result, state.inline_bytes)
-    write = EndRun(
-        run_id=state.run_id,
-        fence=state.fence,
-        do=ending.do,
-        at=at(),
-        reason=ending.reason[:4000],
-        result=result,
-        blobs=blobs,
-        stamp=next(stamps),
-    )
-    return (yield from flows.end_run(state, write))
 
 
 class Runner:
@@ -173,6 +112,7 @@ class Runner:
 
     def start(self, handle: Handle, plan: Plan) -> None:
         """Put the run into the store and go on with it in a thread, or in a task; see `Surefoot.start`."""
+        self._switch.install()
         self._opening.drive(flows.begin_run(plan.proposal, plan.blobs))
         if plan.workflow.is_async:
             import asyncio
@@ -206,6 +146,7 @@ class Runner:
         count_live_runs(1)
         try:
             while True:
+                self._switch.check()
                 run, entries = self._opening.drive(self._open(plan))
                 if run.status in FINAL:
                     return self._stored(plan, run)
@@ -217,31 +158,37 @@ class Runner:
                 finally:
                     self._sessions.discard(session)
         except Stopping:
-            raise self._switch.end() from None
+            raise self._stopped(plan) from None
         finally:
             count_live_runs(-1)
-            self._switch.leave()
             del self._local[plan.proposal.id]
+            self._switch.leave()
+
+    def _stopped(self, plan: Plan) -> BaseException:
+        """What ends a run that was stopped: the program, if a signal asked for it."""
+        if self._switch.asked is not None:
+            return self._switch.end()
+        return RunWaiting(plan.proposal.id, "its Surefoot was closed while it ran; run it again to resume it")
 
     def _execute(self, plan: Plan, session: Session) -> Any:
         token = current.set(Scope(session, session.state.root))
         try:
             try:
                 value = plan.workflow.function(*plan.args, **plan.kwargs)
-                ending = self._ending(plan, session, value, None)
+                ending = ending_of(plan, session, value, None)
             except BaseException as error:
-                ending = self._ending(plan, session, None, error)
+                ending = ending_of(plan, session, None, error)
             try:
                 if plan.workflow.compensate and ending.do is RunDo.FAIL:
-                    session.drive(perform.settle_open(session.state))
-                    for undo in reversed(session.compensations):
+                    session.drive(perform.settle_open(session.state, unread=False))
+                    for undo in session.undos():
                         undo()
             except BaseException as error:
-                ending = self._ending(plan, session, None, error)
+                ending = ending_of(plan, session, None, error)
         finally:
             current.reset(token)
         session.drive(finish(session.state, ending, self._engine.stamps, self._engine.clock.now))
-        return self._give(ending)
+        return ending.give()
 
     # --- async def --------------------------------------------------------------------------------------------------
 
@@ -252,9 +199,11 @@ class Runner:
             await self._engine.clock.sleep_async(flows.POLL_SECONDS)
         self._switch.enter()
         count_live_runs(1)
+        stopped: BaseException | None = None
         try:
             while True:
-                run, entries = await self._opening.drive_async(self._open(plan))
+                self._switch.check()
+                run, entries = await self._open_async(plan)
                 if run.status in FINAL:
                     return self._stored(plan, run)
                 session = self._session(run, entries)
@@ -265,44 +214,58 @@ class Runner:
                 finally:
                     self._sessions.discard(session)
         except Stopping:
-            raise self._switch.end() from None
+            stopped = self._stopped(plan)
         finally:
             count_live_runs(-1)
-            self._switch.leave()
             del self._local[plan.proposal.id]
+            self._switch.leave()
+        while self._switch.users and not isinstance(stopped, Exception):
+            await self._engine.clock.sleep_async(0.01)  # SystemExit ends the loop: others must have released first
+        raise stopped
+
+    async def _open_async(self, plan: Plan) -> tuple[Run, Any]:
+        """Open the run; a cancellation that arrives meanwhile leaves it released, not held."""
+        from .tasks import CancelledError, uncancelled
+
+        try:
+            return await self._opening.drive_async(self._open(plan))
+        except CancelledError:
+            await uncancelled(self._opening.drive_async(release(plan.proposal.id, self._engine)))
+            raise
 
     async def _execute_async(self, plan: Plan, session: Session) -> Any:
-        from .tasks import end_tasks, start_root
+        from .tasks import CancelledError, end_tasks, start_root, uncancelled
 
         session.asynchronous = True
         root = start_root(session, self._root(plan, session))
         try:
             ending: Ending = await _outlast(root)
-        finally:
-            await end_tasks(session)
-        await session.drive_async(finish(session.state, ending, self._engine.stamps, self._engine.clock.now))
-        return self._give(ending)
+        except CancelledError as cancelled:  # before the workflow's first line
+            ending = ending_of(plan, session, None, cancelled)
+        ends = finish(session.state, ending, self._engine.stamps, self._engine.clock.now)
+        await uncancelled(end_tasks(session), session.drive_async(ends))
+        return ending.give()
 
     async def _root(self, plan: Plan, session: Session) -> Ending:
         try:
-            ending = self._ending(plan, session, await plan.workflow.function(*plan.args, **plan.kwargs), None)
+            ending = ending_of(plan, session, await plan.workflow.function(*plan.args, **plan.kwargs), None)
         except BaseException as error:
-            ending = self._ending(plan, session, None, error)
+            ending = ending_of(plan, session, None, error)
         if plan.workflow.compensate and ending.do is RunDo.FAIL:
             try:
-                await session.drive_async(perform.settle_open(session.state))
-                for undo in reversed(session.compensations):
+                await session.drive_async(perform.settle_open(session.state, unread=False))
+                for undo in session.undos():
                     undone = undo()
                     if hasattr(undone, "__await__"):
                         await undone
             except BaseException as error:
-                ending = self._ending(plan, session, None, error)
+                ending = ending_of(plan, session, None, error)
         return ending
 
     # --- alike ------------------------------------------------------------------------------------------------------
 
     def _session(self, run: Run, entries: Any) -> Session:
-        session = Session(self._engine, state_of(self._engine, run.id, run.fence, entries), pipelined=self._pipelined)
+        session = Session(self._engine, state_of(self._engine, run, entries), pipelined=self._pipelined)
         self._sessions.add(session)
         return session
 
@@ -318,56 +281,6 @@ class Runner:
         if plan.when_running == "refuse":
             raise RunBusy(plan.proposal.id, "another process, which took it over") from None
 
-    def _ending(self, plan: Plan, session: Session, value: Any, error: BaseException | None) -> Ending:
-        """What a function's end means for its run. A signal counts even if the workflow swallowed it."""
-        run_id = session.state.run_id
-        match session.stopped or error:
-            case None:
-                return self._success(plan, session, value)
-            case Halt(error=Diverged() | NotDeterministic() as why):
-                return Ending(RunDo.DIVERGE, error=why, reason=str(why))
-            case Halt(error=Damaged() as why):
-                return Ending(RunDo.DAMAGE, error=why, reason=str(why))
-            case Halt(error=why):
-                return Ending(None, error=why)
-            case Suspend(reason=reason):
-                return Ending(RunDo.SUSPEND, error=RunWaiting(run_id, reason), reason=reason)
-            case CancelRequested():
-                return Ending(RunDo.CANCEL, error=RunCancelled(run_id), reason="cancelled", settle=True)
-            case LeaseLost() as lost:
-                return Ending(None, error=lost)
-            case Signal() as stopping:
-                return Ending(RunDo.RELEASE, error=stopping, reason=str(stopping))
-            case Exception() as failure:
-                return self._failure(plan, failure)
-            case interrupt:
-                return Ending(RunDo.RELEASE, error=interrupt, reason=f"interrupted by {type(interrupt).__name__}")
-
-    def _success(self, plan: Plan, session: Session, value: Any) -> Ending:
-        try:
-            stored, after = plan.workflow.codec.settle(value)
-        except UsageError as refused:
-            return self._failure(plan, refused)
-        unread = session.state.replay.unread()
-        reason = ""
-        if unread:
-            effects = [e.text() for e in unread if e.kind in (EntryKind.INTENT, EntryKind.OUTCOME)]
-            reason = f"the code no longer asked for: {'; '.join(e.text() for e in unread[:8])}"
-            (log.warning if effects else log.info)("run %r: %s", session.state.run_id, reason)
-        return Ending(RunDo.SUCCEED, value=after, result=stored, reason=reason, settle=True)
-
-    def _failure(self, plan: Plan, failure: Exception) -> Ending:
-        stored = encode_failure(failure)
-        error = rebuild_failure(stored, plan.workflow.name, plan.workflow.raises)
-        error.__cause__ = failure
-        reason = f"{type(failure).__name__}: {failure}"
-        return Ending(RunDo.FAIL, error=error, result=stored, reason=reason, settle=True)
-
-    def _give(self, ending: Ending) -> Any:
-        if ending.error is not None:
-            raise ending.error
-        return ending.value
-
     def _stored(self, plan: Plan, run: Run) -> Any:
         if run.status is RunStatus.CANCELLED:
             raise RunCancelled(run.id)
@@ -380,12 +293,12 @@ class Runner:
 
     # --- cancelling and closing -------------------------------------------------------------------------------------
 
-    def end_cancelled(self, run_id: str) -> None:
+    def end_cancelled(self, run_id: str, reason: str) -> None:
         """End a cancelled run at once if nobody works on it and it left no effect open."""
         if run_id in self._local:
             return
-        session = Session(self._engine, state_of(self._engine, run_id))
-        session.drive(_end_cancelled(session.state, self._engine))
+        session = Session(self._engine, state_of(self._engine, run_id=run_id))
+        session.drive(_end_cancelled(session.state, self._engine, reason))
 
     def close(self) -> None:
         """Stop background runs at their next step and wait for them."""
@@ -405,7 +318,23 @@ class Runner:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _end_cancelled(state: RunState, engine: Engine) -> Flow[None]:
+def release(run_id: str, engine: Engine) -> Flow[None]:
+    """Give a run back that this process claimed and will not run after all."""
+    read = yield from ask(ReadRun(run_id))
+    if read is None or read[0].owner != engine.owner or read[0].status is not RunStatus.RUNNING:
+        return
+    end = EndRun(
+        run_id=run_id,
+        fence=read[0].fence,
+        do=RunDo.RELEASE,
+        at=engine.clock.now(),
+        reason="its caller was cancelled while it was being opened",
+        stamp=next(engine.stamps),
+    )
+    yield Commit(end)
+
+
+def _end_cancelled(state: RunState, engine: Engine, reason: str) -> Flow[None]:
     vantage: Vantage = engine.look(0)
     claim = ClaimRun(run_id=state.run_id, vantage=vantage, why="to cancel it", stamp=next(engine.stamps))
     answer = yield from ask(Commit(claim))
@@ -418,9 +347,8 @@ def _end_cancelled(state: RunState, engine: Engine) -> Flow[None]:
     entries = yield from flows.read_claimed(answer.run, vantage.at, engine.stamps)
     settled = {entry.slot for entry in entries if entry.kind == EntryKind.OUTCOME}
     open_effects = [e for e in entries if e.kind == EntryKind.INTENT and e.slot not in settled]
-    reason = "cancelled"
     if open_effects:
-        reason = f"cancelled; {len(open_effects)} effect(s) are to be settled: run it once more"
+        reason = f"{reason}; {len(open_effects)} effect(s) are to be settled: run it once more"
     end = EndRun(
         run_id=state.run_id,
         fence=state.fence,

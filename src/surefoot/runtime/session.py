@@ -21,6 +21,7 @@ from ..core.commands import (
     Look,
     Now,
     ReadBlob,
+    ReadEffect,
     ReadRun,
     Record,
     RenewLease,
@@ -34,6 +35,7 @@ from ..core.errors import (
     LeaseLost,
     NotDeterministic,
     Signal,
+    Stopping,
     StoreError,
     SurefootError,
     Suspend,
@@ -52,7 +54,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PIPELINE_MAX = 4096
-SLEEP_SLICE_SECONDS = 0.25
 HALTING = (StoreError, Diverged, Damaged, NotDeterministic)
 
 
@@ -63,15 +64,15 @@ class Session:
         """`compensations` collects the undo of each confirmed effect, in order."""
         self.engine, self.state, self.pipelined = engine, state, pipelined
         self.stopped: BaseException | None = None
-        self.compensations: list[Callable[[], Any]] = []
+        self.compensations: list[tuple[tuple[int, ...], Callable[[], Any]]] = []
         self.body_scope = Scope(self, None)
         self.tasks: set[asyncio.Task[Any]] = set()
         self.root_task: asyncio.Task[Any] | None = None
         self.active = 0
-        self.waiting = 0
+        self.still: set[asyncio.Future[None]] = set()
         self.moves = 0
         self.decided: dict[str, int] = {}
-        self.patches: dict[str, bool] = {}
+        self.patches: dict[tuple[str, str], bool] = {}
         self.asynchronous = False
         self._in_pipeline = 0
         self._pipeline_error: BaseException | None = None
@@ -83,7 +84,7 @@ class Session:
         stopped = self.stopped or branch.stopped
         if stopped is not None:
             raise stopped
-        self.engine.stop_check()
+        self.check_stop()
         if branch.busy:
             raise UsageError(
                 f"{name!r} was called while {branch.busy!r} is in flight in the same branch of run "
@@ -92,6 +93,14 @@ class Session:
             )
         branch.busy = name
         self.moves += 1
+
+    def check_stop(self) -> None:
+        """Stop the run here if the process is to stop."""
+        try:
+            self.engine.stop_check()
+        except Stopping as stopping:
+            self.stopped = stopping
+            raise
 
     def stop(self, error: BaseException, branch: Branch) -> BaseException:
         """What to raise instead of `error`: store errors, divergence and damage halt the run.
@@ -134,9 +143,8 @@ class Session:
         from .tasks import refuse_timer
 
         if self.state.run_id:
-            try:
-                refuse_timer(error)
-            except NotDeterministic as refused:
+            refused = refuse_timer(error)
+            if refused is not None:
                 raise self.stop(refused, branch) from None
 
     async def wait_for_person(self, branch: Branch, doubt: InDoubt) -> None:
@@ -148,6 +156,13 @@ class Session:
 
         if branch is not self.state.root or any(task is not self.root_task for task in self.tasks):
             await stand_still(self, f"effect {doubt.name!r} is in doubt: {doubt.reason}. Decide: {doubt.how()}")
+
+    def undos(self) -> list[Callable[[], Any]]:
+        """How to undo what is confirmed, last first, by place in the code: finishing order would differ on replay."""
+        for call, settled in self.state.settled_late:
+            call.register_undo(self, settled)
+        self.state.settled_late.clear()
+        return [undo for _, undo in sorted(self.compensations, key=lambda item: item[0], reverse=True)]
 
     # --- driving ----------------------------------------------------------------------------------------------------
 
@@ -260,13 +275,8 @@ def _send(session: Session, command: SendEffect) -> Answered:
 
 
 def _sleep(session: Session, command: Sleep) -> None:
-    """In slices, so that a process that is asked to stop does."""
-    clock, left = session.engine.clock, command.seconds
-    while left > SLEEP_SLICE_SECONDS:
-        session.engine.stop_check()
-        clock.sleep(SLEEP_SLICE_SECONDS)
-        left -= SLEEP_SLICE_SECONDS
-    clock.sleep(left)
+    session.engine.clock.sleep(command.seconds)
+    session.check_stop()
 
 
 SYNC_HANDLERS: dict[type[Command[Any]], Handler] = {
@@ -280,5 +290,6 @@ SYNC_HANDLERS: dict[type[Command[Any]], Handler] = {
     Sleep: _sleep,
     RenewLease: _renew,
     ReadRun: lambda session, command: session.engine.store.read_run(command.run_id),
+    ReadEffect: lambda session, command: session.engine.store.read_effect(command.key),
     ReadBlob: lambda session, command: session.engine.store.read_blob(command.hash),
 }

@@ -163,6 +163,7 @@ class Step(Named, Generic[P, R]):
 
     def _use(self, branch: Branch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StepUse:
         bound = self.arguments.bind(args[self.skip :], kwargs)
+        _ = self.codec  # a result that could not be read back is refused before the body runs
         return StepUse(self, branch, self.arguments.encode(bound), args, kwargs)
 
     def _call(self, session: Session, branch: Branch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

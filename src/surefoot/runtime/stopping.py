@@ -16,44 +16,66 @@ from ..core.errors import Stopping
 
 
 class StopSwitch:
-    """Remembers that the process is to stop; steps look at it before they begin."""
+    """Remembers that the process is to stop; steps look at it before they begin, and sleepers are woken."""
 
     def __init__(self, grace_seconds: float) -> None:
         """`grace_seconds`: how long what is running may still take."""
         self.asked: int | None = None
+        self.users = 0
+        self.woken = threading.Event()
         self._grace_seconds = grace_seconds
         self._before: dict[int, Any] = {}
-        self._users = 0
+        self._timer: threading.Timer | None = None
         self._lock = threading.Lock()
+
+    def install(self) -> None:
+        """Catch the signals from now on, if this is the main thread and nobody else does."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number, default in ((signal.SIGTERM, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+            if number not in self._before and signal.getsignal(number) == default:
+                self._before[number] = default
+                signal.signal(number, self._on_signal)
 
     def enter(self) -> None:
         """A run begins."""
         with self._lock:
-            self._users += 1
-            if self._users > 1 or threading.current_thread() is not threading.main_thread():
-                return
-            for number, default in ((signal.SIGTERM, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
-                if signal.getsignal(number) == default:
-                    self._before[number] = default
-                    signal.signal(number, self._on_signal)
+            self.users += 1
+        self.install()
 
     def leave(self) -> None:
-        """A run ends; the last one restores the handlers."""
+        """A run ends; after the last one the program's own handlers are back, and a stop that was asked for is done."""
         with self._lock:
-            self._users -= 1
-            if self._users or not self._before or threading.current_thread() is not threading.main_thread():
+            self.users -= 1
+            if self.users:
                 return
-            for number, handler in self._before.items():
-                signal.signal(number, handler)
-            self._before.clear()
+        if threading.current_thread() is threading.main_thread():
+            self._reset()
+        elif self.asked is not None:
+            signal.pthread_kill(threading.main_thread().ident or 0, self.asked)
+
+    def _reset(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self.asked = None, None
+        self.woken.clear()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self.asked is not None:
-            raise self.end()
-        self.asked = number
-        timer = threading.Timer(self._grace_seconds, os.kill, (os.getpid(), number))
-        timer.daemon = True
-        timer.start()
+        if self.asked is None and self.users:
+            self.asked = number
+            self.woken.set()
+            self._timer = threading.Timer(self._grace_seconds, os.kill, (os.getpid(), number))
+            self._timer.daemon = True
+            self._timer.start()
+            return
+        self.asked = self.asked or number
+        error = self.end()
+        if not self.users:
+            self._reset()
+        raise error
 
     def check(self) -> None:
         """Raises Stopping when the process is to stop."""

@@ -11,6 +11,7 @@ import asyncio
 import contextvars
 import inspect
 import sys
+from asyncio import CancelledError as CancelledError
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
@@ -27,19 +28,18 @@ class RunTask(asyncio.Task[Any]):
 
     timed_out_by = ""
     session: Session | None = None
+    held: contextvars.Context | None = None
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Remember whether a timer cancels; whether that may be is decided where the cancellation arrives."""
-        caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-        module = caller.f_globals.get("__name__", "")
-        if module == "asyncio.timeouts":
-            self.timed_out_by = "asyncio.timeout"
-        elif module == "asyncio.tasks" and caller.f_code.co_name in ("_cancel_and_wait", "wait_for"):
-            self.timed_out_by = "asyncio.wait_for"
-        elif module.startswith("anyio."):
-            self.timed_out_by = "an anyio cancel scope"
-        else:
-            self.timed_out_by = ""
+        """Refuse a timer of the workflow's own code; one inside a step's body is that step's business.
+
+        A timer around a step cancels the task while it is in the step's body: then `refuse_timer` decides where the
+        cancellation leaves the body, since a timer inside the body catches its own.
+        """
+        self.timed_out_by = _timer_on_stack()
+        scope = self.held.get(current) if self.held is not None else None
+        if self.timed_out_by and scope is not None and scope.branch is not None:
+            scope.session.stop(_timer_refusal(self.timed_out_by), scope.session.state.root)
         return super().cancel(msg)
 
     def add_done_callback(self, fn: Callable[[Any], object], /, *, context: contextvars.Context | None = None) -> None:
@@ -48,25 +48,51 @@ class RunTask(asyncio.Task[Any]):
         if name == "_wait.<locals>._on_completion":
             held = inspect.getclosurevars(cast("Callable[..., Any]", fn)).nonlocals
             if held.get("return_when") != asyncio.ALL_COMPLETED or held.get("timeout_handle") is not None:
-                raise self._refusal("asyncio.wait with FIRST_COMPLETED, FIRST_EXCEPTION or a timeout")
+                self._refuse("asyncio.wait with FIRST_COMPLETED, FIRST_EXCEPTION or a timeout")
         elif "as_completed" in name or "_AsCompletedIterator" in name:
-            raise self._refusal("asyncio.as_completed")
+            self._refuse("asyncio.as_completed")
         super().add_done_callback(fn, context=context)
 
-    def _refusal(self, what: str) -> NotDeterministic:
-        return NotDeterministic(
+    def watch(self, fn: Callable[[asyncio.Task[Any]], object]) -> None:
+        """Add a callback of ours."""
+        super().add_done_callback(fn)
+
+    def _refuse(self, what: str) -> None:
+        error = NotDeterministic(
             f"{what} around steps chooses by finishing order, which a replay could not repeat; {_WAYS}"
         )
+        assert self.session is not None
+        raise self.session.stop(error, self.session.state.root)
 
 
-def refuse_timer(error: BaseException) -> None:
-    """Called where a cancellation reaches a step: raises NotDeterministic if a timer outside the step sent it."""
+def _timer_on_stack() -> str:
+    """The timer that cancels, if one does: it calls `cancel` directly, or through the tasks and futures between."""
+    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        module, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name
+        if module == "asyncio.timeouts":
+            return "asyncio.timeout"
+        if module == "asyncio.tasks" and function in ("_cancel_and_wait", "wait_for"):
+            return "asyncio.wait_for"
+        if module.startswith("anyio."):
+            return "an anyio cancel scope"
+        if module == "asyncio.events":
+            return ""
+        frame = frame.f_back
+    return ""
+
+
+def _timer_refusal(by: str) -> NotDeterministic:
+    return NotDeterministic(f"{by} around steps ended one by time, and a replay could not know that it did; {_WAYS}")
+
+
+def refuse_timer(error: BaseException) -> NotDeterministic | None:
+    """Called where a cancellation leaves a step: what to raise if a timer outside the step sent it."""
     task = asyncio.current_task()
-    if isinstance(error, asyncio.CancelledError) and isinstance(task, RunTask) and task.timed_out_by:
-        by, task.timed_out_by = task.timed_out_by, ""
-        raise NotDeterministic(
-            f"{by} around steps ended one by time, and a replay could not know that it did; {_WAYS}"
-        ) from None
+    if not isinstance(error, asyncio.CancelledError) or not isinstance(task, RunTask):
+        return None
+    by, task.timed_out_by = task.timed_out_by, ""
+    return _timer_refusal(by) if by and task.cancelling() else None
 
 
 def open_branch_task(
@@ -76,11 +102,18 @@ def open_branch_task(
     context: contextvars.Context | None = options.pop("context", None)
     context = contextvars.copy_context() if context is None else context.copy()
     assert scope.branch is not None
-    child = Scope(session, session.state.replay.open_child(scope.branch))
-    if session.decided.get(scope.branch.path) and child.branch is not None:
-        session.decided[child.branch.path] = 1
-    context.run(current.set, child)
-    return _run_task(session, loop, coroutine, context, **options)
+    branch = session.state.replay.open_child(scope.branch)
+    if session.decided.get(scope.branch.path):
+        session.decided[branch.path] = 1
+    context.run(current.set, Scope(session, branch))
+    task = _run_task(session, loop, coroutine, context, **options)
+
+    def note(ended: asyncio.Task[Any]) -> None:
+        if ended.cancelled():
+            session.state.cut.add(branch.path)
+
+    task.watch(note)
+    return task
 
 
 def _run_task(
@@ -92,9 +125,9 @@ def _run_task(
 ) -> RunTask:
     options.pop("eager_start", None)
     task = RunTask(coroutine, loop=loop, context=context, **options)
-    task.session = session
+    task.session, task.held = session, context
     session.tasks.add(task)
-    task.add_done_callback(session.tasks.discard)
+    task.watch(session.tasks.discard)
     return task
 
 
@@ -134,23 +167,59 @@ def install_factory(loop: asyncio.AbstractEventLoop) -> None:
 
 async def stand_still(session: Session, reason: str) -> None:
     """This branch cannot go on. Wait for ever; when no other branch moves any more, the run suspends."""
-    session.waiting += 1
+    loop = asyncio.get_running_loop()
+    never: asyncio.Future[None] = loop.create_future()
+    session.still.add(never)
     try:
-        loop = asyncio.get_running_loop()
         loop.call_later(QUIET_SECONDS, _suspend_if_quiet, session, loop, reason, session.moves)
-        await loop.create_future()
+        await never
     finally:
-        session.waiting -= 1
+        session.still.discard(never)
 
 
 def _suspend_if_quiet(session: Session, loop: asyncio.AbstractEventLoop, reason: str, moves: int) -> None:
-    if session.root_task is None or session.root_task.done() or not session.waiting:
+    if session.root_task is None or session.root_task.done() or not session.still:
         return
-    if session.active or session.moves != moves:
+    quiet = session.moves == moves and not session.active
+    if not quiet or not all(task.done() or _stands_still(session, task) for task in session.tasks):
         loop.call_later(QUIET_SECONDS, _suspend_if_quiet, session, loop, reason, session.moves)
         return
     session.stopped = session.stopped or Suspend(reason)
     session.root_task.cancel()
+
+
+def _stands_still(session: Session, task: asyncio.Task[Any]) -> bool:
+    """True if the task waits for a person, or for another task of the run, and for nothing else."""
+    waiter = getattr(task, "_fut_waiter", None)
+    if waiter in session.still or isinstance(waiter, asyncio.Task) or type(waiter).__name__ == "_GatheringFuture":
+        return True
+    inner: Any = task.get_coro()
+    while inspect.iscoroutine(getattr(inner, "cr_await", None)):
+        inner = inner.cr_await
+    frame = getattr(inner, "cr_frame", None)
+    module = frame.f_globals.get("__name__", "") if frame is not None else ""
+    return waiter is not None and module in ("asyncio.taskgroups", "asyncio.locks", "asyncio.queues")
+
+
+async def uncancelled(*steps: Coroutine[Any, Any, Any]) -> None:
+    """Do all of `steps` whatever happens to this task; a cancellation is raised when they are done."""
+
+    async def work() -> None:
+        for step in steps:
+            await step
+
+    task = asyncio.get_running_loop().create_task(work())
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+        except BaseException:
+            break  # it is raised below
+    task.result()
+    if cancelled is not None:
+        raise cancelled
 
 
 async def end_tasks(session: Session) -> None:

@@ -51,9 +51,8 @@ class Timeout:
             self.fired = await _record(self._session, self._branch, self._name, None)
         if self.fired:
             self._session.decided[self._branch.path] = self._session.decided.get(self._branch.path, 0) + 1
-        elif self.fired is None:
-            loop = asyncio.get_running_loop()
-            self._handle = loop.call_later(self._seconds, self._fire)
+        if self.fired is not False:
+            self._handle = asyncio.get_running_loop().call_later(self._seconds, self._fire)
         return self
 
     def _fire(self) -> None:
@@ -65,29 +64,30 @@ class Timeout:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        """Record whether it fired; TimeoutError if it did."""
+        """Record whether it fired, and raise TimeoutError if it did; the record decides on replay."""
         if self._handle is not None:
             self._handle.cancel()
+        absorbed = False
+        if self._expired and self._task is not None:
+            self._task.uncancel()
+            absorbed = kind is None and await self._absorb()
         if self.fired:
             self._session.decided[self._branch.path] -= 1
         elif self.fired is None:
-            self.fired = self._expired
-            if self._expired and self._task is not None:
-                self._task.uncancel()
-                if kind is None:
-                    await self._absorb()
+            self.fired = self._expired and not absorbed
             if error is None or self.fired or isinstance(error, Exception):
                 await _record(self._session, self._branch, self._name, self.fired)
-        if self.fired and kind is not None and issubclass(kind, asyncio.CancelledError):
+        if self.fired and (kind is None or issubclass(kind, asyncio.CancelledError)):
             raise TimeoutError(f"surefoot.timeout({self._seconds:g}) fired") from error
         return False
 
-    async def _absorb(self) -> None:
-        """The timer fired in the very moment the block ended: take the pending cancellation here."""
+    async def _absorb(self) -> bool:
+        """True if the timer fired in the very moment the block ended: its cancellation, still pending, ends here."""
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
-            return
+            return True
+        return False
 
 
 async def first_of(session: Session, branch: Branch, awaitables: Sequence[Awaitable[Any]]) -> tuple[int, Any]:

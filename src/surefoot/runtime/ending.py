@@ -1,0 +1,141 @@
+"""How a workflow's function ended, and what that means for its run.
+
+Exactly one of these is written: succeeded, failed, cancelled; or, to be resumed: waiting (a person), diverged, damaged,
+released. A lost lease and a store that failed write nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..core import flows, perform
+from ..core.commands import Flow
+from ..core.errors import (
+    CancelRequested,
+    Damaged,
+    Diverged,
+    Halt,
+    LeaseLost,
+    NotDeterministic,
+    RunCancelled,
+    RunWaiting,
+    Signal,
+    Suspend,
+    UsageError,
+)
+from ..core.failures import encode_failure, rebuild_failure
+from ..core.flows import RunState, spill
+from ..core.journal import EntryKind
+from ..core.run import Run, RunDo
+from ..core.writes import Answer, Blobs, EndRun
+from .session import Session
+from .step import Workflow
+
+log = logging.getLogger("surefoot")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked request to run something: nothing about it can fail any more but the store and the world."""
+
+    workflow: Workflow[..., Any]
+    proposal: Run
+    blobs: Blobs
+    when_running: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass
+class Ending:
+    """How a run's function ended: what to write, and what the caller of `run` gets."""
+
+    do: RunDo | None
+    error: BaseException | None = None
+    value: Any = None
+    result: bytes = b""
+    reason: str = ""
+    settle: bool = False
+
+    def give(self) -> Any:
+        """Return the value or raise the error."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+def finish(state: RunState, ending: Ending, stamps: Any, at: Callable[[], float]) -> Flow[Answer | None]:
+    """Settle what is open, then write the end. An effect that has to wait for a person turns it into a suspension."""
+    if ending.settle:
+        parked = yield from perform.settle_open(state)
+        if parked:
+            names = ", ".join(f"{e.name} ({e.key[:12]}): {e.reason}" for e in parked)
+            reason = f"parked effects of branches that ended: {names}"
+            ending.do, ending.reason, ending.result = RunDo.SUSPEND, reason, b""
+            ending.error = RunWaiting(state.run_id, reason)
+    if ending.do is None:
+        return None
+    result, blobs = spill(ending.result, state.inline_bytes)
+    write = EndRun(
+        run_id=state.run_id,
+        fence=state.fence,
+        do=ending.do,
+        at=at(),
+        reason=ending.reason[:4000],
+        result=result,
+        blobs=blobs,
+        length_at_claim=state.length,
+        stamp=next(stamps),
+    )
+    return (yield from flows.end_run(state, write))
+
+
+def ending_of(plan: Plan, session: Session, value: Any, error: BaseException | None) -> Ending:
+    """What a function's end means for its run. A signal counts even if the workflow swallowed it."""
+    run_id = session.state.run_id
+    match session.stopped or error:
+        case None:
+            return _success(plan, session, value)
+        case Halt(error=Diverged() | NotDeterministic() as why):
+            return Ending(RunDo.DIVERGE, error=why, reason=str(why))
+        case Halt(error=Damaged() as why):
+            return Ending(RunDo.DAMAGE, error=why, reason=str(why))
+        case Halt(error=why):
+            return Ending(None, error=why)
+        case Suspend(reason=reason):
+            return Ending(RunDo.SUSPEND, error=RunWaiting(run_id, reason), reason=reason)
+        case CancelRequested() as cancelled:
+            return Ending(RunDo.CANCEL, error=RunCancelled(run_id), reason=str(cancelled), settle=True)
+        case LeaseLost() as lost:
+            return Ending(None, error=lost)
+        case Signal() as stopping:
+            return Ending(RunDo.RELEASE, error=stopping, reason=str(stopping))
+        case Exception() as failure:
+            return _failure(plan, failure)
+        case interrupt:
+            return Ending(RunDo.RELEASE, error=interrupt, reason=f"interrupted by {type(interrupt).__name__}")
+
+
+def _success(plan: Plan, session: Session, value: Any) -> Ending:
+    try:
+        stored, after = plan.workflow.codec.settle(value)
+    except UsageError as refused:
+        return _failure(plan, refused)
+    unread = session.state.replay.unread()
+    reason = ""
+    if unread:
+        effects = [e.text() for e in unread if e.kind in (EntryKind.INTENT, EntryKind.OUTCOME)]
+        reason = f"the code no longer asked for: {'; '.join(e.text() for e in unread[:8])}"
+        (log.warning if effects else log.info)("run %r: %s", session.state.run_id, reason)
+    return Ending(RunDo.SUCCEED, value=after, result=stored, reason=reason, settle=True)
+
+
+def _failure(plan: Plan, failure: Exception) -> Ending:
+    stored = encode_failure(failure)
+    error = rebuild_failure(stored, plan.workflow.name, plan.workflow.raises)
+    error.__cause__ = failure
+    reason = f"{type(failure).__name__}: {failure}"
+    return Ending(RunDo.FAIL, error=error, result=stored, reason=reason, settle=True)
