@@ -92,7 +92,7 @@ def crash_twice(kind: str, fault: str, store: str, quick_path: Path, stride: int
 
 @pytest.mark.parametrize("fault", ["none", "not_performed", "timeout", "late"])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("store", "stride"), [("memory", 2), ("sqlite", 5)])
+@pytest.mark.parametrize(("store", "stride"), [("memory", 3), ("sqlite", 9)])
 def test_a_second_crash_while_the_first_is_settled_changes_nothing(
     kind: str, fault: str, store: str, stride: int, quick_path: Path
 ) -> None:
