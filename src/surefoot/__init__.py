@@ -3,10 +3,12 @@
 from .core.contract import Contract, keyed, lookup, natural, opaque
 from .core.errors import (
     Abandoned,
+    CommitUnknown,
     Damaged,
     Disagreement,
     Diverged,
     Exists,
+    ForkedStore,
     NotCommitted,
     NotDeterministic,
     NotSent,
@@ -41,6 +43,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Abandoned",
     "Attempt",
+    "CommitUnknown",
     "Confirmed",
     "Contract",
     "Damaged",
@@ -48,6 +51,7 @@ __all__ = [
     "Diverged",
     "Effect",
     "Exists",
+    "ForkedStore",
     "Handle",
     "InDoubt",
     "NotCommitted",

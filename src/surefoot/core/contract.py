@@ -59,6 +59,17 @@ def _seconds(value: timedelta | float, what: str, *, zero: bool = False) -> floa
     return seconds
 
 
+def _refuse_overlap(**named: Iterable[_Code]) -> None:
+    seen: dict[_Code, str] = {}
+    for name, codes in named.items():
+        for code in codes:
+            if seen.setdefault(code, name) != name:
+                raise UsageError(
+                    f"code {code!r} is named by {seen[code]}= and by {name}=, which say different things about what "
+                    f"happened; name it once (refuses= is {list(REFUSING_CODES)} unless given)"
+                )
+
+
 def _codes(codes: Iterable[_Code]) -> tuple[_Code, ...]:
     return tuple(sorted(set(codes), key=str))
 
@@ -82,6 +93,8 @@ def keyed(
     if not 0 < margin <= 1:
         raise UsageError(f"margin must be in (0, 1], found {margin!r}: it is the part of the window to rely on")
     check_key_shape(shape, length)
+    refuses, in_flight = _codes(refuses), _codes(in_flight)
+    _refuse_overlap(refuses=refuses, in_flight=in_flight)
     return Contract(
         kind=Kind.KEYED,
         window_seconds=_seconds(window, "keyed(window=)"),
@@ -91,8 +104,8 @@ def keyed(
         shape=shape,
         length=length,
         stores_refusals=stores_refusals,
-        refuses=_codes(refuses),
-        in_flight=_codes(in_flight),
+        refuses=refuses,
+        in_flight=in_flight,
     )
 
 
@@ -110,11 +123,13 @@ def natural(
     `owned=True` says that the object's id is made of `attempt.key`, so that whatever exists under it is ours.
     """
     check_key_shape(shape, length)
+    refuses, exists = _codes(refuses), _codes(exists)
+    _refuse_overlap(refuses=refuses, exists=exists)
     return Contract(
         kind=Kind.NATURAL,
         lag_seconds=_seconds(lag, "natural(lag=)", zero=True),
-        exists=_codes(exists),
-        refuses=_codes(refuses),
+        exists=exists,
+        refuses=refuses,
         shape=shape,
         length=length,
         owned=owned,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import string
 import struct
+from collections.abc import Iterable
 
 from .errors import UsageError
 
@@ -83,6 +84,11 @@ def slot_of(branch: str, name: str, occurrence: int) -> str:
 def branch_of(slot: str) -> str:
     """The branch path of a slot; the root is the empty string."""
     return slot.rpartition("/")[0]
+
+
+def check_identity(template: str, names: Iterable[str]) -> None:
+    """Refuse a template that names anything but parameters, before it is used."""
+    fill_identity(template, dict.fromkeys(names, "x"))
 
 
 def fill_identity(template: str, arguments: dict[str, object]) -> str:

@@ -33,6 +33,8 @@ def _encode_foreign(value: Any) -> Any:
 
 
 def _decode_foreign(kind: type, plain: Any) -> Any:
+    if kind is object:
+        return plain
     validate = getattr(kind, "model_validate", None)
     if validate is not None:
         return validate(plain)
@@ -245,7 +247,9 @@ def refuse_unreadable(hint: Any) -> None:
         if id(part) in seen:
             continue
         seen.add(id(part))
-        if isinstance(part, msgspec.inspect.CustomType) and not hasattr(part.cls, "model_validate"):
+        if isinstance(part, msgspec.inspect.CustomType) and not (
+            part.cls is object or hasattr(part.cls, "model_validate")
+        ):
             raise TypeError(f"{part.cls.__qualname__} is not a kind of value that can be read back")
         if isinstance(part, msgspec.inspect.Type | msgspec.inspect.Field):
             stack += [getattr(part, name) for name in part.__struct_fields__]

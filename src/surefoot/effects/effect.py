@@ -18,7 +18,7 @@ from ..core.contract import Contract, Kind
 from ..core.effect import Effect as EffectRecord
 from ..core.effect import Evidence, Status
 from ..core.errors import Abandoned, Exists, Refused, RunWaiting, Several, Suspend, UsageError, ValueRefused
-from ..core.ids import check_id, check_name, fill_identity
+from ..core.ids import check_id, check_identity, check_name, fill_identity
 from ..core.journal import Branch
 from ..core.outcome import Answered, Confirmed, InDoubt
 from ..core.perform import Settled
@@ -72,6 +72,8 @@ class Effect(Named, Generic[P, R]):
         if self.is_async and self.connect is not None:
             raise UsageError(f"effect {self.name!r}: same_transaction needs a def function, since DB-API blocks")
         self.arguments = ArgumentsCodec(function, f"effect {self.name!r}", skip=self.skip)
+        if isinstance(identity, str):
+            check_identity(identity, names[self.skip :])
         self._codec: Codec | None = None
         self._lookup: Callable[..., Any] | None = None
         self._undo: Effect[..., Any] | None = None
@@ -122,14 +124,21 @@ class Effect(Named, Generic[P, R]):
     def __call__(self, *args: Any, **kwargs: Any) -> R:
         """The receipt. Raises Refused, Abandoned or Disagreement; suspends the run while in doubt and parked."""
         if self.is_async:
+            self._refuse_unawaited()
             return self._call_async(args, kwargs, self._receipt)  # pyright: ignore[reportReturnType]
         return self._call(args, kwargs, self._receipt)
 
     def outcome(self, *args: Any, **kwargs: Any) -> Confirmed[R] | Refused | InDoubt:
         """The outcome as a value: Confirmed, Refused or InDoubt; a workflow that gets InDoubt goes on with care."""
         if self.is_async:
+            self._refuse_unawaited()
             return self._call_async(args, kwargs, self._outcome)  # pyright: ignore[reportReturnType]
         return self._call(args, kwargs, self._outcome)
+
+    def _refuse_unawaited(self) -> None:
+        scope = current.get()
+        if scope is not None and scope.branch is not None:
+            self.refuse_unawaited(scope.session)
 
     def _place(self) -> tuple[Session, Branch]:
         scope = current.get()

@@ -66,8 +66,11 @@ class Surefoot:
         check_id(namespace, "namespace")
         if durability not in ("sync", "pipelined"):
             raise UsageError(f'durability must be "sync" or "pipelined", found {durability!r}')
-        if not 0.1 <= lease <= 86400:
-            raise UsageError(f"lease must be 0.1 to 86400 seconds, found {lease!r}")
+        for name, value, low, high in (("lease", lease, 0.1, 86400), ("grace", grace, 0, 86400)):
+            if not low <= value <= high:
+                raise UsageError(f"{name} must be {low} to {high} seconds, found {value!r}")
+        if inline_bytes < 0:
+            raise UsageError(f"inline_bytes must be 0 or more, found {inline_bytes!r}")
         self._owns_store = isinstance(url, str | Path)
         self.store: Store = open_store(url) if isinstance(url, str | Path) else url
         self.namespace = namespace
@@ -139,10 +142,10 @@ class Surefoot:
     def get(self, id: str) -> RunView:
         """The run as it stands; RunNotFound if there is none."""
         self._check_open()
-        read = self.store.read_run(id)
-        if read is None:
+        run = self.store.find_run(id)
+        if run is None:
             raise RunNotFound(id)
-        return self._view(read[0])
+        return self._view(run)
 
     def list(self, status: str | Sequence[str] = (), *, limit: int = 1000) -> Sequence[RunView]:
         """Runs in these statuses (all by default), newest first."""
@@ -179,6 +182,7 @@ class Surefoot:
     def _check_open(self) -> None:
         if self._closed:
             raise UsageError("this Surefoot is closed; open another one")
+        self.engine.committer.check_process()
 
     def close(self) -> None:
         """Release this process's runs and close the store; background runs are stopped at their next step."""
@@ -186,6 +190,8 @@ class Surefoot:
             return
         self._closed = True
         leave_engine(self.engine)
+        if not self.engine.is_ours():
+            return
         self._runner.close()
         self.engine.close()
         if self._owns_store:

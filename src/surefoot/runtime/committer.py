@@ -10,12 +10,13 @@ barrier: when an intent is durable, so is every earlier entry of its run.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import CommitUnknown, NotCommitted
+from ..core.errors import CommitUnknown, ForkedStore, NotCommitted
 from ..core.writes import Answer, Write
 from ..stores.base import Store
 
@@ -75,6 +76,7 @@ class Committer:
         self._awake = False
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._pid = os.getpid()
         self._poisoned: dict[str, int] = {}
         self._kicked: set[asyncio.AbstractEventLoop] = set()
 
@@ -82,6 +84,7 @@ class Committer:
 
     def commit(self, write: Write) -> Answer:
         """Commit on this thread, or wait for the thread that does; durable when it returns."""
+        self.check_process()
         pending = Pending(write)
         self._queue.append(pending)
         while not pending.done:
@@ -106,6 +109,7 @@ class Committer:
 
     def submit(self, pending: Pending) -> None:
         """Queue a write and return at once; its callback tells. Order with this thread's other writes is kept."""
+        self.check_process()
         self._queue.append(pending)
         loop = pending.loop
         if loop is None:
@@ -113,6 +117,11 @@ class Committer:
         elif loop not in self._kicked:
             self._kicked.add(loop)
             loop.call_soon(self._kick, loop)
+
+    def check_process(self) -> None:
+        """Raises ForkedStore in a forked child, where the thread that holds a lock may not exist."""
+        if os.getpid() != self._pid:
+            raise ForkedStore(self._pid, os.getpid())
 
     def enqueue(self, pending: Pending) -> None:
         """Queue a write that the caller's next write will take along."""
@@ -124,6 +133,7 @@ class Committer:
 
     def flush(self) -> None:
         """Return when everything queued so far has been committed or has failed."""
+        self.check_process()
         while self._queue or self._lead.locked():
             with self._lead:
                 self._commit_queued()
@@ -133,7 +143,9 @@ class Committer:
         self._poisoned.pop(run_id, None)
 
     def close(self) -> None:
-        """Commit what is queued and end the writer thread."""
+        """Commit what is queued and end the writer thread; a forked child leaves both alone."""
+        if os.getpid() != self._pid:
+            return
         self.flush()
         self._closed = True
         if self._thread is not None:

@@ -32,6 +32,7 @@ class Engine:
         self.working: dict[str, object] = {}
         self.lease_until = 0.0
         self._lease_seconds = lease_seconds
+        self._pid = os.getpid()
         self._joined = False
         self._join_lock = threading.Lock()
         self._stop_heart = threading.Event()
@@ -55,6 +56,7 @@ class Engine:
 
     def join(self) -> None:
         """Appear at the store before the first claim; the row is durable no later than that claim."""
+        self.committer.check_process()
         if self._joined:
             return
         with self._join_lock:
@@ -102,14 +104,20 @@ class Engine:
             gone=gone,
         )
 
+    def is_ours(self) -> bool:
+        """False in a forked child."""
+        return os.getpid() == self._pid
+
     def leased(self) -> bool:
         """True while nobody may take this process's work."""
         return self.clock.lease_now() < self.lease_until
 
     def close(self) -> None:
         """Commit what is queued and stop the heart; the store closes separately."""
-        self._stop_heart.set()
         self.committer.close()
+        if not self.is_ours():
+            return
+        self._stop_heart.set()
         if self._heart is not None:
             self._heart.join()
 

@@ -81,6 +81,7 @@ class Session:
 
     def enter(self, branch: Branch, name: str) -> None:
         """Begin a step or effect in a branch; UsageError if another is in flight there."""
+        self.engine.committer.check_process()
         stopped = self.stopped or branch.stopped
         if stopped is not None:
             raise stopped

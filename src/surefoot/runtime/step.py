@@ -65,7 +65,7 @@ def refuse_lost_context(name: str, what: str) -> None:
     """
     if _live_runs == 0 or threading.current_thread() is threading.main_thread():
         return
-    if _runs_loop():
+    if runs_loop():
         return
     raise UsageError(
         f"{what} {name!r} was called in thread {threading.current_thread().name!r}, which does not know of any run, "
@@ -75,11 +75,21 @@ def refuse_lost_context(name: str, what: str) -> None:
     )
 
 
-def _runs_loop() -> bool:
+def runs_loop() -> bool:
+    """True if an event loop runs on this thread."""
     import sys
 
     events = sys.modules.get("asyncio.events")
     return events is not None and events._get_running_loop() is not None
+
+
+def check_raises(raises: Any, name: str) -> tuple[type[BaseException], ...]:
+    """The exception classes that come back as themselves."""
+    classes = cast("tuple[Any, ...]", raises if isinstance(raises, tuple) else (raises,))
+    for kind in classes:
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise UsageError(f"{name!r}: raises= takes exception classes, found {kind!r}")
+    return classes
 
 
 def seconds_of(value: timedelta | float | None, what: str) -> float | None:
@@ -107,6 +117,14 @@ class Named:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Bind to an instance, as a function does; the instance is not part of the record."""
         return self if instance is None else MethodType(cast("Callable[..., Any]", self), instance)
+
+    def refuse_unawaited(self, session: Session) -> None:
+        """An `async def` body in a `def` workflow would be a coroutine that nobody awaits."""
+        if not session.asynchronous and not runs_loop():
+            raise UsageError(
+                f"{self.name!r} is async def, and the def workflow that calls it cannot await it; make the workflow "
+                "async def, or this function def"
+            )
 
     def where(self) -> str:
         """File and line of the function."""
@@ -136,7 +154,7 @@ class Step(Named, Generic[P, R]):
             raise UsageError(f"step {self.name!r}: retries must be 0 or more, found {retries}")
         self.retries = retries
         self.timeout_seconds = seconds_of(timeout, f"step {self.name!r}: timeout")
-        self.raises = raises if isinstance(raises, tuple) else (raises,)
+        self.raises = check_raises(raises, self.name)
         self.skip = 1 if self.is_method else 0
         self.arguments = ArgumentsCodec(function, f"step {self.name!r}", skip=self.skip, ignore=ignore)
         self._codec: Codec | None = None
@@ -158,6 +176,7 @@ class Step(Named, Generic[P, R]):
         if scope.branch is None:
             return self.function(*args, **kwargs)
         if self.is_async:
+            self.refuse_unawaited(scope.session)
             return self._call_async(args, kwargs)  # pyright: ignore[reportReturnType]
         return self._call(scope.session, scope.branch, args, kwargs)
 
@@ -328,7 +347,7 @@ class Workflow(Named, Generic[P, R]):
         """See `workflow`."""
         super().__init__(function, "workflow", name)
         self.compensate = compensate
-        self.raises = raises if isinstance(raises, tuple) else (raises,)
+        self.raises = check_raises(raises, self.name)
         self.skip = 1 if self.is_method else 0
         self.arguments = ArgumentsCodec(function, f"workflow {self.name!r}", skip=self.skip, ignore=ignore)
         self.ignored = frozenset(ignore)
@@ -363,9 +382,9 @@ _workflows: dict[str, Workflow[..., Any]] = {}
 def register(workflow: Workflow[..., Any]) -> None:
     """Refuse two different workflows of one name; the same function decorated again replaces the first."""
     held = _workflows.get(workflow.name)
-    if held is not None and (held.function.__module__, held.where()) != (
+    if held is not None and (held.function.__module__, held.function.__qualname__) != (
         workflow.function.__module__,
-        workflow.where(),
+        workflow.function.__qualname__,
     ):
         raise UsageError(
             f"two workflows are named {workflow.name!r}: {held.where()} and {workflow.where()}; "

@@ -1,4 +1,4 @@
-"""What a store must do: eleven operations, each atomic, and no rules of its own.
+"""What a store must do: twelve operations, each atomic, and no rules of its own.
 
 A store loads records, lets each write decide (`core.writes`), and saves what was put, in one transaction. `Overlay` is
 that middle part, shared by every store; a database only supplies loads and saves.
@@ -33,6 +33,10 @@ class Store(Protocol):
 
     def read_run(self, run_id: str) -> tuple[Run, list[Entry]] | None:
         """A run and its whole journal, chain verified, from one snapshot; Damaged names the entry that does not fit."""
+        ...
+
+    def find_run(self, run_id: str) -> Run | None:
+        """A run without its journal."""
         ...
 
     def read_effect(self, key: str) -> Effect | None:

@@ -74,6 +74,10 @@ class MemoryStore:
         verify(run_id, entries)
         return run, entries
 
+    def find_run(self, run_id: str) -> Run | None:
+        """A run without its journal."""
+        return self._runs.get(run_id)
+
     def read_effect(self, key: str) -> Effect | None:
         """One effect by its key."""
         return self._effects.get(key)

@@ -36,6 +36,13 @@ def file_system_of(path: Path, mountinfo: str, device: int) -> str:
 
 def check_place(path: Path) -> None:
     """Raises StoreRefused when `path` cannot hold a store, saying what was found and what to do."""
+    try:
+        _check_place(path)
+    except PermissionError as error:
+        raise StoreRefused(f"{path} is not writable by this user ({error}); change its owner or mode") from error
+
+
+def _check_place(path: Path) -> None:
     folder = path.parent
     if not folder.is_dir():
         raise StoreRefused(f"{folder} is not a folder; create it, or give Surefoot a path in an existing one")

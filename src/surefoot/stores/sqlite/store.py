@@ -300,6 +300,13 @@ class SqliteStore:
             raise Damaged(f"the journal of run {run_id!r}", f"it ends at entry {head.length}, not at {run.length}")
         return run, entries
 
+    def find_run(self, run_id: str) -> Run | None:
+        """A run without its journal."""
+        self._check_process()
+        with self._reader_lock:
+            row = next(iter(self._rows_of("load_run", (run_id,))), None)
+        return None if row is None else open_run(run_id, row[1], row[2])
+
     def read_effect(self, key: str) -> Effect | None:
         """One effect by its key."""
         self._check_process()
