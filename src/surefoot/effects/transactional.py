@@ -17,7 +17,7 @@ from ..core.contract import Contract, Kind
 from ..core.errors import UsageError
 from ..stores.queries import load_queries
 
-_SQL = load_queries("surefoot.effects", "receipts.sql")
+_SQL = load_queries(__file__, "receipts.sql")
 _MARKS = {"qmark": "?", "format": "%s", "pyformat": "%s", "numeric": ":1"}
 
 

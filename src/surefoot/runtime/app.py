@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Coroutine, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, overload
 
@@ -29,9 +29,9 @@ WhenRunning = Literal["wait", "refuse"]
 Durability = Literal["sync", "pipelined"]
 
 
-def open_store(url: str | Path) -> Store:
+def open_store(url: str | os.PathLike[str]) -> Store:
     """The store that a URL names: a path, `sqlite:///path`, or `memory:`."""
-    text = str(url)
+    text = os.fspath(url)
     if text in ("memory:", ":memory:"):
         return MemoryStore()
     if "://" in text and not text.startswith("sqlite:///"):
@@ -53,7 +53,7 @@ class Surefoot:
 
     def __init__(
         self,
-        url: str | Path | Store,
+        url: str | os.PathLike[str] | Store,
         *,
         namespace: str = "default",
         durability: Durability = "sync",
@@ -71,8 +71,8 @@ class Surefoot:
                 raise UsageError(f"{name} must be {low} to {high} seconds, found {value!r}")
         if inline_bytes < 0:
             raise UsageError(f"inline_bytes must be 0 or more, found {inline_bytes!r}")
-        self._owns_store = isinstance(url, str | Path)
-        self.store: Store = open_store(url) if isinstance(url, str | Path) else url
+        self._owns_store = isinstance(url, str | os.PathLike)
+        self.store: Store = open_store(url) if isinstance(url, str | os.PathLike) else url
         self.namespace = namespace
         switch = StopSwitch(grace)
         self.engine = Engine(

@@ -7,13 +7,12 @@ be moved, for leases and for "may this attempt still begin".
 from __future__ import annotations
 
 import os
-import random
-import secrets
-import socket
 import threading
 import time
-import uuid
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import uuid
 
 WAKE_SECONDS = 0.25
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
@@ -70,26 +69,30 @@ class SystemClock:
 
 def new_owner_id() -> int:
     """A number for this process that no other has: 62 random bits."""
-    return secrets.randbits(62) | 1
+    return int.from_bytes(os.urandom(8)) >> 2 | 1
 
 
 def first_stamp() -> int:
     """Where this process's write stamps start: random, so that two processes' stamps never meet."""
-    return secrets.randbits(61)
+    return int.from_bytes(os.urandom(8)) >> 3
 
 
 def host_name() -> str:
     """For messages."""
-    return socket.gethostname()
+    return os.uname().nodename if hasattr(os, "uname") else "this machine"
 
 
 def random_number() -> float:
     """A float in [0, 1)."""
+    import random
+
     return random.random()
 
 
 def random_uuid() -> uuid.UUID:
     """A version 4 UUID."""
+    import uuid
+
     return uuid.uuid4()
 
 

@@ -19,8 +19,8 @@ APPLICATION_ID = 0x53555245
 SCHEMA_VERSION = 1
 BUSY_SLICE_MS = 250
 CHECKPOINT_PAGES = 1000
-QUERIES = load_queries("surefoot.stores.sqlite")
-PRAGMAS = load_queries("surefoot.stores.sqlite", "pragmas.sql")
+QUERIES = load_queries(__file__)
+PRAGMAS = load_queries(__file__, "pragmas.sql")
 
 
 def open_connection(path: Path) -> sqlite3.Connection:
@@ -86,7 +86,7 @@ def migrate(db: sqlite3.Connection) -> None:
     db.execute(QUERIES["begin"])
     try:
         version = db.execute(PRAGMAS["user_version"]).fetchone()[0]
-        for number, script in load_migrations("surefoot.stores.sqlite"):
+        for number, script in load_migrations(__file__):
             if number > version:
                 for statement in script.split(";\n"):
                     db.execute(statement)
