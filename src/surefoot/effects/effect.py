@@ -11,8 +11,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from msgspec.structs import replace
-
 from ..core import perform
 from ..core.contract import Contract, Kind
 from ..core.effect import Effect as EffectRecord
@@ -188,7 +186,7 @@ class Effect(Named, Generic[P, R]):
         return settled.reason or "parked" if settled.status is Status.PARKED else ""
 
     def _as_told(self, settled: Settled, told: str) -> Settled:
-        return replace(settled, status=Status.PARKED, reason=told) if told else settled
+        return Settled(status=Status.PARKED, key=settled.key, reason=told) if told else settled
 
     async def _call_async(self, args: tuple[Any, ...], kwargs: dict[str, Any], finish: Callable[..., Any]) -> Any:
         session, branch = self._place()
