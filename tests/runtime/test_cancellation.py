@@ -12,7 +12,8 @@ from surefoot import Attempt, Surefoot, effect, keyed, step, workflow
 from surefoot.stores.memory import MemoryStore
 from tests.runtime.support import Ledger, restart, slots
 
-TICKS_MAX = 400
+# Every turn at first; then further apart, since how many turns a commit takes depends on how busy the machine is.
+TICKS = [*range(90), *range(90, 200, 7), 300, 500, 1000, 3000, 10_000, 30_000, 30_000]
 
 
 class World:
@@ -120,16 +121,16 @@ SHAPES = ["sequence", "branches", "first", "left_over"]
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_a_cancellation_at_any_turn_of_the_loop_loses_and_doubles_nothing(shape: str, durability: Any) -> None:
     ended, found = 0, list[str]()
-    for tick in range(TICKS_MAX):
+    for tick in TICKS:
         restart()
         world = World(shape)
         async with Surefoot(MemoryStore(), durability=durability) as sf:
             ended = ended + 1 if await cancel_at(sf, world, tick, "r") else 0
             found += await faults(sf, world, "r", tick)
-        if ended >= 3:
+        if ended >= 2:
             break
     assert found == []
-    assert ended >= 3, "the run never ended by itself"
+    assert ended >= 2, "the run never ended by itself"
 
 
 @pytest.mark.parametrize("shape", SHAPES)
