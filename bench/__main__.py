@@ -24,6 +24,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="only these engines, such as surefoot,bare")
     parser.add_argument("--long", action="store_true", help="1,000,000 steps for memory; peers resume 10,000 steps too")
     parser.add_argument("--profile", action="store_true", help="show where the time goes instead")
+    parser.add_argument(
+        "--patience", type=float, default=60.0, help="seconds, all in all, to wait for moments when nothing else runs"
+    )
     parser.add_argument("--dir", type=Path, help="where the databases go (default: a new folder under bench/)")
     parser.add_argument("--out", type=Path, default=RESULT)
     return parser.parse_args()
@@ -48,7 +51,8 @@ def main() -> None:
     if args.dir:
         args.dir.mkdir(parents=True, exist_ok=True)
     home = Path(tempfile.mkdtemp(prefix="surefoot-bench-", dir=args.dir or default_home()))
-    bench = Bench(home=home, rounds=args.rounds, long=args.long, only=tuple(filter(None, args.only.split(","))))
+    only = tuple(filter(None, args.only.split(",")))
+    bench = Bench(home=home, rounds=args.rounds, long=args.long, only=only, patience_seconds=args.patience)
     kind = file_system(home.resolve())
     names = ", ".join(peer.name for peer in peers.installed()) or "none"
     print(f"databases in {home} ({kind}), {args.rounds} rounds; peers: {names}")
@@ -60,7 +64,7 @@ def main() -> None:
             lines: list[Line] = []
         else:
             lines = measure(bench, wanted)
-            print(render(lines), tally(lines), sep="\n\n")
+            print(render(lines), f"{tally(lines)}\n{bench.company()}", sep="\n\n")
         about = {"file_system": kind, "at": time.time(), **rows.machine(bench)}
         record = {"machine": about, "lines": [line.as_json() for line in lines], "answers": bench.answers}
         args.out.parent.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import sqlite3
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,8 @@ from bench import peers
 ROOT = Path(__file__).resolve().parent.parent
 WORKERS = ROOT / "bench" / "workers"
 Answer = dict[str, Any]
+BUSY_CORES = 0.3
+QUIET_WAIT_SECONDS = 20.0
 DEF, ASYNC = "surefoot, def", "surefoot, async def"
 GROUP, INLINE = "bare group commit", "bare inline commit"
 
@@ -74,6 +77,7 @@ class Bench:
     home: Path
     rounds: int
     long: bool
+    patience_seconds: float = 0.0
     only: tuple[str, ...] = ()
     answers: list[Answer] = field(default_factory=list)
 
@@ -87,13 +91,30 @@ class Bench:
         """One worker's answer, or `error` in its place. The folder is removed unless the caller gave it."""
         own = folder is None
         place = self.folder() if folder is None else folder
+        self.patience_seconds -= wait_for_quiet(min(self.patience_seconds, QUIET_WAIT_SECONDS))
+        used, started, ours_used = cpu_seconds_used(), time.perf_counter(), os.times()
         try:
             answer = run_worker(command(who, work, place, *options), limit)
         finally:
             if own:
                 shutil.rmtree(place, ignore_errors=True)
-        self.answers.append({"who": who.name, "work": work, "options": list(options), **answer})
+        seconds, now = time.perf_counter() - started, os.times()
+        mine = sum(now[:4]) - sum(ours_used[:4])  # this process and the children it has waited for
+        others = None if used is None else max(0.0, (cpu_seconds_used() or used) - used - mine) / seconds
+        record = {"who": who.name, "work": work, "options": list(options), "others_cores": others, **answer}
+        self.answers.append(record)
         return answer
+
+    def company(self) -> str:
+        """How much else went on: ratios are doubtful where that is much, however carefully the engines take turns."""
+        cores = [answer["others_cores"] for answer in self.answers if answer.get("others_cores") is not None]
+        if not cores:
+            return "what else this machine did is not known"
+        busy = sum(some > BUSY_CORES for some in cores)
+        return (
+            f"other work used {statistics.median(cores):.2f} cores [{min(cores):.2f}..{max(cores):.2f}]; "
+            f"{busy} of {len(cores)} measurements ran beside more than {BUSY_CORES} of a core"
+        )
 
 
 def command(who: Contestant, work: str, folder: str, *options: str) -> list[str]:
@@ -101,10 +122,36 @@ def command(who: Contestant, work: str, folder: str, *options: str) -> list[str]
     return [*line, *(("--kind", who.kind) if who.kind else ()), *options]
 
 
+def cpu_seconds_used() -> float | None:
+    """Of all processors together, since the machine started; None where the system does not say."""
+    try:
+        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    except OSError:
+        return None
+    user, nice, system, _, _, irq, softirq, steal = map(int, fields)
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def wait_for_quiet(seconds: float) -> float:
+    """Wait until the machine has been nearly idle for a quarter of a second, `seconds` at most; how long it took."""
+    started = time.perf_counter()
+    while (waited := time.perf_counter() - started) < seconds:
+        before = cpu_seconds_used()
+        time.sleep(0.25)
+        after = cpu_seconds_used()
+        if before is None or after is None or (after - before) / 0.25 < BUSY_CORES:
+            break
+    return waited
+
+
 def environment() -> dict[str, str]:
-    """`src` first, so that a checkout is measured even where nothing is installed."""
+    """`src` first, so that a checkout is measured even where nothing is installed.
+
+    Bytecode may be written, as it is where a package is installed: else every import would pay for compiling.
+    """
     path = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
-    return {**os.environ, "PYTHONPATH": path, "BENCH_SPAWNED_AT": repr(time.time())}
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPATH": path, "BENCH_SPAWNED_AT": repr(time.time())}
 
 
 def run_worker(line: list[str], limit: float) -> Answer:
