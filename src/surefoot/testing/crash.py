@@ -41,13 +41,16 @@ class CrashDriver:
     `commands` lists the names of those that were asked for; `struck` names the one that was struck, or is "".
     """
 
-    def __init__(self, number: int, when: When, strike: Callable[[], None]) -> None:
-        """`number` counts from 1; 0 never strikes. `strike` raises, or returns to let the process go on."""
-        self.number, self.when = number, when
+    def __init__(
+        self, number: int, when: When, strike: Callable[[], None], kind: type[Command[Any]] | None = None
+    ) -> None:
+        """`number` counts commands (of `kind`) from 1; 0 never strikes. `strike` raises, or lets the process go on."""
+        self.number, self.when, self.kind = number, when, kind
         self.commands: list[str] = []
         self.struck = ""
         self.dead: BaseException | None = None
         self._strike = strike
+        self._counted = 0
         self._lock = threading.Lock()
 
     def drive(self, surefoot: Surefoot) -> CrashDriver:
@@ -80,7 +83,11 @@ class CrashDriver:
             if self.dead is not None:
                 raise self.dead
             self.commands.append(type(command).__name__)
-            mine = len(self.commands) == self.number
+            if self.kind is None or isinstance(command, self.kind):
+                self._counted += 1
+                mine = self._counted == self.number
+            else:
+                mine = False
         if mine and self.when == "before":
             self._hit(command)
         return mine
@@ -100,14 +107,16 @@ class CrashDriver:
             raise
 
 
-def crash_at(number: int, *, when: When = "before") -> CrashDriver:
-    """A driver under which the process dies before or after its `number`-th command (from 1)."""
-    return CrashDriver(number, when, _die)
+def crash_at(number: int, *, when: When = "before", kind: type[Command[Any]] | None = None) -> CrashDriver:
+    """A driver under which the process dies before or after its `number`-th command (of `kind`, if given), from 1."""
+    return CrashDriver(number, when, _die, kind)
 
 
-def strike_at(number: int, strike: Callable[[], None], *, when: When = "before") -> CrashDriver:
+def strike_at(
+    number: int, strike: Callable[[], None], *, when: When = "before", kind: type[Command[Any]] | None = None
+) -> CrashDriver:
     """A driver that calls `strike` there, such as a real SIGSTOP of its own process, and goes on if that returns."""
-    return CrashDriver(number, when, strike)
+    return CrashDriver(number, when, strike, kind)
 
 
 def count_commands() -> CrashDriver:

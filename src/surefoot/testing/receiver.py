@@ -70,7 +70,8 @@ class Reply:
 After = Callable[[float, Callable[[], object]], object]
 
 
-def _after_real_time(seconds: float, action: Callable[[], object]) -> None:
+def after_real_time(seconds: float, action: Callable[[], object]) -> None:
+    """Do it on a thread of its own, when that time has passed."""
     timer = threading.Timer(seconds, action)
     timer.daemon = True
     timer.start()
@@ -84,7 +85,7 @@ class Receiver:
         ledger: Ledger,
         *,
         now: Callable[[], float] = time.time,
-        after: After = _after_real_time,
+        after: After = after_real_time,
         late_seconds: float = 0.3,
         lag_seconds: float = 0.0,
     ) -> None:
