@@ -73,7 +73,7 @@ def mail(attempt: Attempt, partner: str, text: str) -> None:
     raise ConnectionResetError("no answer")
 
 
-@workflow
+@workflow(name="onboard_and_lose_power")
 def onboard(partner: str, log_bytes: int) -> str:
     scores = [assess(partner, number)["score"] for number in range(3)]
     log = read_logs(partner, log_bytes)

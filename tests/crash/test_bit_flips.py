@@ -270,11 +270,6 @@ def test_a_flip_that_hides_a_record_is_seen_by_the_integrity_check(of_database: 
     assert of_database.counts["hidden"] < of_database.counts.total() / 20
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="SqliteStore lets UnicodeDecodeError (a broken schema's text in SQLite's message) and TypeError (the digest "
-    "of a column whose type has changed) through; both are damage, and should say so",
-)
 def test_a_flip_in_the_database_file_is_never_a_raw_error(
     of_database: Endings, subjects: dict[str, Subject], folder: Path
 ) -> None:

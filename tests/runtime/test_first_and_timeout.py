@@ -196,7 +196,7 @@ async def test_timeouts_nest(db: Path) -> None:
     async def ask() -> list[str]:
         out: list[str] = []
         try:
-            async with surefoot.timeout(0.06):
+            async with surefoot.timeout(0.6):
                 out.append(await limited(0.01, endless))
                 out.append(await limited(30, lambda: fast(1)))
                 out.append(await limited(30, endless))

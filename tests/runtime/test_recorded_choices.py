@@ -14,7 +14,9 @@ from tests.runtime.support import Crash, FakeClock, live_and_replayed, live_and_
 
 
 @pytest.mark.parametrize(
-    ("ask", "kind"), [(surefoot.now, datetime), (surefoot.random, float), (surefoot.uuid, UUID)], ids=str
+    ("ask", "kind"),
+    [(surefoot.now, datetime), (surefoot.random, float), (surefoot.uuid, UUID)],
+    ids=lambda value: value.__name__,
 )
 def test_a_choice_is_made_once_and_replayed(db: Path, ask: Any, kind: type) -> None:
     live, replayed = live_and_replayed(db, ask)
@@ -22,7 +24,7 @@ def test_a_choice_is_made_once_and_replayed(db: Path, ask: Any, kind: type) -> N
     assert live == replayed
 
 
-@pytest.mark.parametrize("ask", [surefoot.now, surefoot.random, surefoot.uuid], ids=str)
+@pytest.mark.parametrize("ask", [surefoot.now, surefoot.random, surefoot.uuid], ids=lambda value: value.__name__)
 async def test_a_choice_is_made_once_in_async_code_too(db: Path, ask: Any) -> None:
     async def both() -> list[Any]:
         return [ask(), ask()]

@@ -15,7 +15,7 @@ AGAIN = "run it again with the same id"
 
 def examine(desk: Desk) -> Checkup:
     """Look at everything that is not finished; nothing is written."""
-    damage: list[str] = []
+    damage = desk.store.check()
     runs = [found for run in _unfinished(desk, damage) if (found := _examine_run(desk, run)) is not None]
     effects = [found for effect in _open(desk, damage) if (found := _examine_effect(desk, effect)) is not None]
     attention = bool(damage) or any(f.attention for f in runs) or any(f.attention for f in effects)

@@ -61,11 +61,14 @@ class Execute(Command["Result"], frozen=True):
 
 
 class SendEffect(Command[Answered], frozen=True):
-    """Run an effect's body once, if it may still begin."""
+    """Run an effect's body once, if it may still begin: until `begin_until` (wall clock: the receiver's window), and
+    until `lease_until` (lease clock, which nobody can set: this owner's own pauses).
+    """
 
     call: Any
     effect: Effect
     begin_until: float
+    lease_until: float
 
 
 class AskReceiver(Command[Evidence], frozen=True):

@@ -175,9 +175,10 @@ class Replay:
         """The branch with this path, if replay has opened it, else one that stands for it."""
         return self._opened.get(path) or Branch(path)
 
-    def is_recorded(self, branch: Branch, name: str) -> bool:
-        """True if the next use of `name` in this branch is recorded."""
-        return slot_of(branch.path, name, branch.counts.get(name, 0)) in self._recorded
+    def is_recorded(self, branch: Branch, *names: str) -> bool:
+        """True if the next use of `names[0]` in this branch is recorded, under it or a former name."""
+        occurrence = branch.counts.get(names[0], 0)
+        return any(slot_of(branch.path, name, occurrence) in self._recorded for name in names)
 
     def is_behind(self, branch: Branch) -> bool:
         """True while recorded entries of this branch, or of branches that it has yet to open, are unread."""

@@ -67,9 +67,9 @@ def _perform(
         while True:
             # known as open before it is taken: a cancellation may arrive with the commit
             state.open_effects[key] = Taken(call, outcome)
-            effect = yield from _take(state, call, key, outcome, fresh)
+            effect, lease_until = yield from _take(state, call, key, outcome, fresh)
             try:
-                effect, recorded = yield from _settle(state, call, effect, outcome)
+                effect, recorded = yield from _settle(state, call, effect, outcome, lease_until)
                 break
             except EffectMoved:
                 fresh = False
@@ -93,8 +93,11 @@ def settled_of(effect: Effect, receipt: bytes) -> Settled:
     return Settled(status=effect.status, key=effect.key, receipt=msgspec.Raw(receipt or b"null"), reason=effect.reason)
 
 
-def _take(state: RunState, call: EffectCall, key: str, outcome: Draft, fresh: bool) -> Flow[Effect]:
-    """Commit the intent and its first attempt, or take over what stands under the identity."""
+def _take(state: RunState, call: EffectCall, key: str, outcome: Draft, fresh: bool) -> Flow[tuple[Effect, float]]:
+    """Commit the intent and its first attempt, or take over what stands under the identity.
+
+    Gives the effect, and until when on the lease clock an attempt may begin.
+    """
     identity = call.identity or f"run:{state.run_id}:{outcome.slot}"
     suspect = 0
     while True:
@@ -121,7 +124,7 @@ def _take(state: RunState, call: EffectCall, key: str, outcome: Draft, fresh: bo
             )
         match answer.verdict:
             case Verdict.DONE | Verdict.TOOK | Verdict.EXISTS:
-                return held
+                return held, vantage.lease_now + policy.SEND_SLACK_SECONDS
             case Verdict.DISAGREES:
                 shown = f"{held.name}({preview_of((yield from unspill(held.request)))})"
                 holder = f"run {held.run!r}" if held.run else "a call outside any run"
@@ -162,18 +165,22 @@ def _proposal(
     return effect, blobs
 
 
-def _settle(state: RunState, call: EffectCall, effect: Effect, outcome: Draft) -> Flow[tuple[Effect, bool]]:
+def _settle(
+    state: RunState, call: EffectCall, effect: Effect, outcome: Draft, lease_until: float
+) -> Flow[tuple[Effect, bool]]:
     """Bring an effect to an end, or to a person; (effect, its outcome entry was recorded with it)."""
     recorded = False
     begin_until = effect.attempted_at + policy.SEND_SLACK_SECONDS
     while effect.status not in TERMINAL:
         if effect.status is Status.ATTEMPTED:
-            effect, recorded = yield from _attempt(state, call, effect, outcome, begin_until)
+            effect, recorded = yield from _attempt(state, call, effect, outcome, begin_until, lease_until)
             continue
-        now = yield from ask(Now())
+        vantage = yield from ask(Look())
+        now = vantage.at
         match policy.next_move(effect, now, can_ask=call.can_ask):
             case policy.Send(until):
                 begin_until = policy.send_until(now, until)
+                lease_until = vantage.lease_now + policy.SEND_SLACK_SECONDS
                 deadline = begin_until + effect.timeout_seconds
                 yield RenewLease(deadline)
                 event = Event(do=Do.ATTEMPT, at=now, deadline_at=deadline)
@@ -198,11 +205,11 @@ def _settle(state: RunState, call: EffectCall, effect: Effect, outcome: Draft) -
 
 
 def _attempt(
-    state: RunState, call: EffectCall, effect: Effect, outcome: Draft, begin_until: float
+    state: RunState, call: EffectCall, effect: Effect, outcome: Draft, begin_until: float, lease_until: float
 ) -> Flow[tuple[Effect, bool]]:
     """Send once and record what came of it. Whatever stops us in between leaves the effect in doubt."""
     try:
-        answer: Answered = yield SendEffect(call, effect, begin_until)
+        answer: Answered = yield SendEffect(call, effect, begin_until, lease_until)
     except GeneratorExit:
         raise
     except BaseException as stopped:

@@ -101,13 +101,14 @@ class Effect(Named, Generic[P, R]):
     ) -> Any:
         """Register the function that undoes a confirmed effect, given the attempt and the receipt.
 
-        It is an effect of its own: identity = this effect's, contract = this effect's unless given.
+        It is an effect of its own: identity = this effect's, contract = this effect's unless given; what is returned
+        takes a lookup of its own.
         """
         if function is None:
             return functools.partial(self.compensate, contract=contract, **options)
         target = contract or (SameTransaction(self.contract, self.connect) if self.connect else self.contract)
         self._undo = Effect(function, target, name=f"compensate:{self.name}", **options)
-        return function
+        return self._undo
 
     @property
     def codec(self) -> Codec:
@@ -161,6 +162,10 @@ class Effect(Named, Generic[P, R]):
         return check_id(self.identity(**bound), f"the identity of effect {self.name!r}")
 
     def _use(self, session: Session, branch: Branch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> EffectUse:
+        if self.contract.kind is Kind.LOOKUP and self._lookup is None:
+            raise UsageError(
+                f"effect {self.name!r} has the contract lookup, but nothing to ask with; add @{self.name}.lookup"
+            )
         owner = args[0] if self.is_method else None
         _ = self.codec  # a receipt that could not be read back is refused before anything is sent
         bound = self.arguments.bind(args[self.skip - 1 :], kwargs)

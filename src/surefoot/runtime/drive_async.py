@@ -72,6 +72,7 @@ async def _renew(session: Session, command: RenewLease) -> None:
     session.engine.join()
     if (write := session.engine.renew_for(command.until)) is not None:
         await commit_future(session, write)
+        session.engine.acknowledge(write)
 
 
 async def _send(session: Session, command: SendEffect) -> Answered:

@@ -63,30 +63,43 @@ class Engine:
             if self._joined:
                 return
             self.store.appear(self.owner)
-            self.committer.enqueue(Pending(self._join_write(0.0), callback=_ignore))
+            self.committer.enqueue(Pending(self._join_write(0.0), callback=self._joined_as))
             self._joined = True
             self._heart = threading.Thread(target=self._beat, name="surefoot-heartbeat", daemon=True)
             self._heart.start()
 
     def _join_write(self, until: float) -> Join:
         # measured before the renewal is asked for, so that the lease can only be shorter than it seems
-        self.lease_until = max(self.lease_until, until, self.clock.lease_now() + self._lease_seconds)
+        lease_until = max(self.lease_until, until, self.clock.lease_now() + self._lease_seconds)
         owner = Owner(
             id=self.owner,
             pid=os.getpid(),
             host=host_name(),
             boot=self.store.lease_boot,
             started_at=self.clock.now(),
-            lease_until=self.lease_until,
+            lease_until=lease_until,
         )
         return Join(owner=owner, stamp=next(self.stamps))
 
     def _beat(self) -> None:
         while not self._stop_heart.wait(self._lease_seconds / 3):
             try:
-                self.committer.commit(self._join_write(0.0))
+                self.renew(self._join_write(0.0))
             except StoreError:
                 continue  # the next beat tries again; a lapsed lease is noticed before a send
+
+    def renew(self, write: Join) -> None:
+        """Commit a renewal; it counts from when it is acknowledged."""
+        self.committer.commit(write)
+        self.acknowledge(write)
+
+    def acknowledge(self, write: Join) -> None:
+        """The store has this lease."""
+        self.lease_until = max(self.lease_until, write.owner.lease_until)
+
+    def _joined_as(self, pending: Pending) -> None:
+        if pending.error is None and isinstance(pending.write, Join):
+            self.acknowledge(pending.write)
 
     def renew_for(self, until: float) -> Join | None:
         """The write that makes the lease outlive `until` (wall clock), or None if it does already."""
@@ -124,7 +137,3 @@ class Engine:
 
 def _go_on() -> None:
     """Nobody asked this process to stop."""
-
-
-def _ignore(pending: Pending) -> None:
-    """The claim behind it fails in the same way, and tells."""

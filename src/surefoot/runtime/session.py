@@ -134,7 +134,7 @@ class Session:
 
     def check_decided(self, branch: Branch, names: tuple[str, ...]) -> None:
         """On replay, where a recorded choice ended this branch or block: end at the first thing not recorded."""
-        if self.decided.get(branch.path) and not any(self.state.replay.is_recorded(branch, name) for name in names):
+        if self.decided.get(branch.path) and not self.state.replay.is_recorded(branch, *names):
             import asyncio
 
             raise asyncio.CancelledError("a recorded choice ended this branch here")
@@ -234,8 +234,8 @@ class Session:
 
     def may_begin(self, command: SendEffect) -> Answered | None:
         """None if the attempt may still begin; else the answer that says it was certainly not sent."""
-        engine = self.engine
-        if engine.clock.now() <= command.begin_until and engine.leased():
+        engine, clock = self.engine, self.engine.clock
+        if clock.now() <= command.begin_until and clock.lease_now() <= command.lease_until and engine.leased():
             return None
         return Answered(kind="unsent", reason="this process was paused too long between the intent and the send")
 
@@ -268,7 +268,7 @@ def _record(session: Session, command: Record) -> None:
 def _renew(session: Session, command: RenewLease) -> None:
     session.engine.join()
     if (write := session.engine.renew_for(command.until)) is not None:
-        session.engine.committer.commit(write)
+        session.engine.renew(write)
 
 
 def _send(session: Session, command: SendEffect) -> Answered:

@@ -72,7 +72,7 @@ def _timer_on_stack() -> str:
         module, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name
         if module == "asyncio.timeouts":
             return "asyncio.timeout"
-        if module == "asyncio.tasks" and function in ("_cancel_and_wait", "wait_for"):
+        if module == "asyncio.tasks" and function == "_cancel_and_wait":
             return "asyncio.wait_for"
         if module.startswith("anyio."):
             return "an anyio cancel scope"

@@ -22,10 +22,8 @@ from ..core.writes import Answer, Blobs, Write
 class Store(Protocol):
     """A durable place for runs, entries, effects, owners and large values."""
 
-    @property
-    def lease_boot(self) -> str:
-        """Names the boot of the lease clock: lease times of another boot mean nothing."""
-        ...
+    lease_boot: str
+    """Names the boot of the lease clock: lease times of another boot mean nothing."""
 
     def transact(self, writes: Sequence[Write], *, again: bool = False) -> list[Answer]:
         """Decide and save all of `writes` in order, in one commit; one answer each. Durable when it returns."""
@@ -65,6 +63,10 @@ class Store(Protocol):
 
     def is_gone(self, owner_id: int) -> bool:
         """True if that process's mark has certainly been dropped; a hint only, the fence is what protects."""
+        ...
+
+    def check(self) -> list[str]:
+        """Read everything once, indexes against tables; what does not fit, in words. As slow as the store is large."""
         ...
 
     def close(self) -> None:

@@ -117,5 +117,9 @@ class MemoryStore:
         """True if it is not marked as present."""
         return owner_id not in self.present
 
+    def check(self) -> list[str]:
+        """Nothing can be damaged here."""
+        return []
+
     def close(self) -> None:
         """Nothing to release: the store lives as long as its object."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -26,7 +26,7 @@ def sealed(record: msgspec.Struct) -> tuple[bytes, bytes]:
 
 
 def _open(decode: Callable[[bytes], Any], what: str, content: bytes, sealed_as: bytes) -> Any:
-    if digest(content) != sealed_as:
+    if not isinstance(cast("Any", content), bytes) or digest(content) != sealed_as:
         raise Damaged(what, "its bytes do not match its digest")
     try:
         return decode(content)

@@ -41,7 +41,7 @@ def open_connection(path: Path) -> sqlite3.Connection:
         if is_busy(error):
             raise NotCommitted(f"{path} is locked by another program: {error}") from error
         raise StoreRefused(f"{path} could not be opened: {error}") from error
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         db.close()
         raise StoreRefused(f"{path} is not a SQLite database ({error}); give Surefoot a file of its own") from error
     except BaseException:

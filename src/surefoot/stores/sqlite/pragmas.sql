@@ -54,6 +54,6 @@ PRAGMA user_version = 1;
 -- How many tables there are.
 SELECT count(*) FROM sqlite_schema WHERE type = 'table';
 
--- name: log_pages
--- Copies what can be copied of the log without waiting: (busy, pages in log, pages copied).
-PRAGMA wal_checkpoint(PASSIVE);
+-- name: integrity
+-- Every page, and every index against its table; "ok" or what does not fit.
+PRAGMA integrity_check(10);

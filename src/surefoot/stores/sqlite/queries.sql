@@ -11,10 +11,10 @@ INSERT INTO runs (id, status, created_at, record, digest) VALUES (?, ?, ?, ?, ?)
 UPDATE runs SET status = ?, record = ?, digest = ? WHERE num = ?;
 
 -- name: find_runs
--- Runs in any of these statuses (a JSON array; empty: all), newest first.
+-- Runs in any of these statuses (a JSON array, given twice; empty: all), newest first.
 SELECT id, record, digest, status FROM runs
-WHERE json_array_length(?1) = 0 OR status IN (SELECT value FROM json_each(?1))
-ORDER BY created_at DESC LIMIT ?2;
+WHERE json_array_length(?) = 0 OR status IN (SELECT value FROM json_each(?))
+ORDER BY created_at DESC LIMIT ?;
 
 -- name: load_head
 -- The last entry of a run.
@@ -43,10 +43,10 @@ INSERT INTO effects (key, run, status, created_at, record, digest) VALUES (?, ?,
 ON CONFLICT (key) DO UPDATE SET status = excluded.status, record = excluded.record, digest = excluded.digest;
 
 -- name: find_effects
--- Effects in any of these statuses (a JSON array; empty: all), of this run (empty: any), newest first.
+-- Effects in any of these statuses (a JSON array; empty: all), of this run (empty: any), newest first; both given twice.
 SELECT record, digest, status FROM effects
-WHERE (json_array_length(?1) = 0 OR status IN (SELECT value FROM json_each(?1))) AND (?2 = '' OR run = ?2)
-ORDER BY created_at DESC LIMIT ?3;
+WHERE (json_array_length(?) = 0 OR status IN (SELECT value FROM json_each(?))) AND (? = '' OR run = ?)
+ORDER BY created_at DESC LIMIT ?;
 
 -- name: load_owner
 -- One owner by its id.

@@ -22,12 +22,22 @@ from ...core.run import Run, RunStatus
 from ...core.writes import Answer, Write
 from ..base import Overlay
 from ..records import encode, open_effect, open_owner, open_run, sealed
-from .connection import BUSY_SLICE_MS, CHECKPOINT_PAGES, QUERIES, is_busy, lengthen_log, migrate, open_connection
+from .connection import (
+    BUSY_SLICE_MS,
+    CHECKPOINT_PAGES,
+    PRAGMAS,
+    QUERIES,
+    is_busy,
+    lengthen_log,
+    migrate,
+    open_connection,
+)
 from .presence import Presence
 
 BUSY_SECONDS = 60.0
 COMMITS_BEFORE_LENGTHENING = 24
 REMEMBERED_RUNS_MAX = 20_000
+CHECKED_BYTES_MAX = 16 << 20
 
 
 def boot_name() -> str:
@@ -51,11 +61,21 @@ class SqliteStore:
         self._lock = threading.Lock()
         self._reader_lock = threading.Lock()
         self._presence = Presence(self.path)
+        left_over = self.log_bytes() > 0
         self._db = self._open()
         self._reader = self._open()
         self._closed = False
         self._forget(0)
         self._commits = 0
+        if left_over and self.path.stat().st_size <= CHECKED_BYTES_MAX:
+            self._refuse_damage()
+
+    def _refuse_damage(self) -> None:
+        """After an unclean end, look once: a damaged index would hide records, and what is hidden could be repeated."""
+        found = self.check()
+        if found:
+            self.close()
+            raise Damaged(str(self.path), "; ".join(found[:3]))
 
     def _open(self) -> sqlite3.Connection:
         for _ in range(self._busy_tries):
@@ -112,7 +132,7 @@ class SqliteStore:
             return overlay, answers
         except BaseException as error:
             self._roll_back()
-            if isinstance(error, sqlite3.Error):
+            if isinstance(error, sqlite3.Error | UnicodeDecodeError):
                 raise NotCommitted(self._advice(error)) from error
             raise
 
@@ -273,6 +293,8 @@ class SqliteStore:
     def _rows_of(self, query: str, parameters: tuple[Any, ...]) -> list[Any]:
         try:
             return self._reader.execute(QUERIES[query], parameters).fetchall()
+        except UnicodeDecodeError as error:
+            raise Damaged(str(self.path), f"stored text is not text ({error})") from error
         except sqlite3.DatabaseError as error:
             if (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 raise Damaged(str(self.path), str(error)) from error
@@ -334,14 +356,14 @@ class SqliteStore:
         """Runs in these statuses, newest first."""
         self._check_process()
         with self._reader_lock:
-            rows = self._rows_of("find_runs", (encode(statuses).decode(), limit))
+            rows = self._rows_of("find_runs", (encode(statuses).decode(),) * 2 + (limit,))
         return [open_run(row[0], row[1], row[2], row[3]) for row in rows]
 
     def find_effects(self, statuses: Sequence[Status] = (), *, run_id: str = "", limit: int = 1000) -> list[Effect]:
         """Effects in these statuses and of this run, newest first."""
         self._check_process()
         with self._reader_lock:
-            rows = self._rows_of("find_effects", (encode(statuses).decode(), run_id, limit))
+            rows = self._rows_of("find_effects", (*(encode(statuses).decode(),) * 2, run_id, run_id, limit))
         return [open_effect("", row[0], row[1], row[2]) for row in rows]
 
     # --- presence -------------------------------------------------------------------------------------------------
@@ -354,6 +376,16 @@ class SqliteStore:
     def is_gone(self, owner_id: int) -> bool:
         """True if that owner's mark has been dropped."""
         return self._presence.is_gone(owner_id)
+
+    def check(self) -> list[str]:
+        """SQLite's integrity check: pages, and indexes against tables."""
+        self._check_process()
+        with self._reader_lock:
+            try:
+                rows = self._reader.execute(PRAGMAS["integrity"]).fetchall()
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+                return [str(error)]
+        return [] if rows == [("ok",)] else [str(row[0]) for row in rows]
 
     def log_bytes(self) -> int:
         """Size of the write-ahead log; over 64 MiB a reader is holding up its checkpoints."""
