@@ -145,5 +145,5 @@ def test_a_commit_that_fails_stops_the_run_and_the_next_call_goes_on(
         assert trap.sent() == sends, "it was sent again because it could not be recorded"
         assert trap.performed() == len(trap.keys) == min(sends, 1)
         if applied or not store.struck:
-            assert sorted(bodies) == ["think 1", "think 2"], "a recorded step ran again"
+            assert len(bodies) == len(set(bodies)), "a recorded step ran again"
     assert stopped >= 6
