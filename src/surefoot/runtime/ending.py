@@ -6,7 +6,6 @@ released. A lost lease and a store that failed write nothing.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,13 +27,17 @@ from ..core.errors import (
 )
 from ..core.failures import encode_failure, rebuild_failure
 from ..core.flows import RunState, spill
-from ..core.journal import EntryKind
 from ..core.run import Run, RunDo
 from ..core.writes import Answer, Blobs, EndRun
 from .session import Session
 from .step import Workflow
 
-log = logging.getLogger("surefoot")
+
+def warn(message: str, *values: object) -> None:
+    """Say it in the log; logging is imported only now, since most programs never come here."""
+    import logging
+
+    logging.getLogger("surefoot").warning(message, *values)
 
 
 @dataclass(frozen=True)
@@ -127,9 +130,8 @@ def _success(plan: Plan, session: Session, value: Any) -> Ending:
     unread = session.state.replay.unread()
     reason = ""
     if unread:
-        effects = [e.text() for e in unread if e.kind in (EntryKind.INTENT, EntryKind.OUTCOME)]
         reason = f"the code no longer asked for: {'; '.join(e.text() for e in unread[:8])}"
-        (log.warning if effects else log.info)("run %r: %s", session.state.run_id, reason)
+        warn("run %r: %s", session.state.run_id, reason)
     return Ending(RunDo.SUCCEED, value=after, result=stored, reason=reason, settle=True)
 
 

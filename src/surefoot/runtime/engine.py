@@ -104,7 +104,8 @@ class Engine:
     def renew_for(self, until: float) -> Join | None:
         """The write that makes the lease outlive `until` (wall clock), or None if it does already."""
         needed = self.clock.lease_now() + (until - self.clock.now())
-        return None if needed <= self.lease_until else self._join_write(needed)
+        # a little more than is needed, so that not every effect of a row of them has to renew
+        return None if needed <= self.lease_until else self._join_write(needed + self._lease_seconds / 3)
 
     def look(self, suspect: int) -> Vantage:
         """What this process knows while it judges others."""

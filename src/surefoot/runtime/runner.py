@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,7 +25,7 @@ from ..core.journal import EntryKind
 from ..core.lease import Vantage
 from ..core.run import FINAL, Claimed, Run, RunDo, RunStatus
 from ..core.writes import ClaimRun, EndRun, Verdict
-from .ending import Ending, Plan, ending_of, finish
+from .ending import Ending, Plan, ending_of, finish, warn
 from .engine import Engine
 from .handle import Handle
 from .outside import state_of
@@ -37,8 +36,6 @@ from .stopping import StopSwitch
 
 if TYPE_CHECKING:
     import asyncio
-
-log = logging.getLogger("surefoot")
 
 
 class Runner:
@@ -277,7 +274,7 @@ class Runner:
             raise RunBusy(plan.proposal.id, "this process, in another thread or task")
 
     def _refuse_lost(self, plan: Plan) -> None:
-        log.warning("run %r was taken over by another owner while it ran here", plan.proposal.id)
+        warn("run %r was taken over by another owner while it ran here", plan.proposal.id)
         if plan.when_running == "refuse":
             raise RunBusy(plan.proposal.id, "another process, which took it over") from None
 

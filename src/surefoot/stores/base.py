@@ -101,10 +101,14 @@ class Loads(Protocol):
 class Overlay:
     """The view of one transaction: what is stored, with what this batch has put on top."""
 
-    __slots__ = ("_loads", "again", "blobs", "effects", "entries", "heads", "owners", "runs")
+    __slots__ = ("_loads", "again", "blobs", "effects", "entries", "heads", "loaded", "owners", "runs")
 
     def __init__(self, loads: Loads, *, again: bool) -> None:
-        """`runs`, `effects`, `owners`, `heads`, `entries` and `blobs` hold what has to be saved."""
+        """`runs`, `effects`, `owners`, `heads`, `entries` and `blobs` hold what has to be saved.
+
+        `loaded` names the effects that are stored already.
+        """
+        self.loaded: set[str] = set()
         self._loads = loads
         self.again = again
         self.runs: dict[str, Run] = {}
@@ -120,7 +124,10 @@ class Overlay:
 
     def effect(self, key: str) -> Effect | None:
         """The effect as it stands in this batch."""
-        return self.effects.get(key) or self._loads.load_effect(key)
+        held = self.effects.get(key)
+        if held is None and (held := self._loads.load_effect(key)) is not None:
+            self.loaded.add(key)
+        return held
 
     def owner(self, owner_id: int) -> Owner | None:
         """The owner as it stands in this batch."""

@@ -37,10 +37,13 @@ SELECT seq, kind, slot, args_digest, preview, value, at_ms, attempts, digest FRO
 -- One effect by its key.
 SELECT record, digest, status FROM effects WHERE key = ?;
 
--- name: save_effect
--- A new effect, or one that changed.
-INSERT INTO effects (key, run, status, created_at, record, digest) VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (key) DO UPDATE SET status = excluded.status, record = excluded.record, digest = excluded.digest;
+-- name: insert_effect
+-- A new effect.
+INSERT INTO effects (key, run, status, created_at, record, digest) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: update_effect
+-- An effect that changed; its key and run never do.
+UPDATE effects SET status = ?, record = ?, digest = ? WHERE key = ?;
 
 -- name: find_effects
 -- Effects in any of these statuses (a JSON array; empty: all), of this run (empty: any), newest first; both given twice.

@@ -200,8 +200,11 @@ class SqliteStore:
                 cursor = db.execute(QUERIES["insert_run"], (run.id, run.status, run.created_at, content, digest))
                 self._nums[run.id] = cursor.lastrowid or 0
         for effect in overlay.effects.values():
-            row = (effect.key, effect.run, effect.status, effect.created_at, *sealed(effect))
-            db.execute(QUERIES["save_effect"], row)
+            if effect.key in overlay.loaded:
+                db.execute(QUERIES["update_effect"], (effect.status, *sealed(effect), effect.key))
+            else:
+                row = (effect.key, effect.run, effect.status, effect.created_at, *sealed(effect))
+                db.execute(QUERIES["insert_effect"], row)
         if overlay.blobs:
             db.executemany(QUERIES["save_blob"], list(overlay.blobs.items()))
         if overlay.entries:
