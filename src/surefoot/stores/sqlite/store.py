@@ -38,6 +38,8 @@ BUSY_SECONDS = 60.0
 COMMITS_BEFORE_LENGTHENING = 24
 REMEMBERED_RUNS_MAX = 20_000
 CHECKED_BYTES_MAX = 16 << 20
+COMMITS_BETWEEN_LOOKS = 4096
+LOG_BYTES_ALARM = 64 << 20
 
 
 def boot_name() -> str:
@@ -156,6 +158,18 @@ class SqliteStore:
         self._commits += 1
         if self._commits == COMMITS_BEFORE_LENGTHENING:
             self._lengthen()
+        elif self._commits % COMMITS_BETWEEN_LOOKS == 0 and self.log_bytes() > LOG_BYTES_ALARM:
+            self._alarm()
+
+    def _alarm(self) -> None:
+        """A log that only grows costs every reader; whoever holds a read transaction open keeps it from being emptied."""
+        import logging
+
+        logging.getLogger("surefoot").warning(
+            "%s-wal has grown to %d MiB: a reader keeps a transaction open, so it cannot be emptied; end that reader",
+            self.path,
+            self.log_bytes() >> 20,
+        )
 
     def _lengthen(self) -> None:
         try:
