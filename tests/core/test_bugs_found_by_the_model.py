@@ -185,7 +185,9 @@ def test_a_run_that_dropped_an_effect_does_not_park_it_under_a_live_holder_of_an
     _, taken = take(rows, 2, 11, gone=frozenset({1}))
     assert taken.owner == 2
     drop(rows)
-    assert rows.effects["k"].owner == 2, "the live holder lost the effect, and its flow would stop as if its run were lost"
+    assert rows.effects["k"].owner == 2, (
+        "the live holder lost the effect, and its flow would stop as if its run were lost"
+    )
     assert rows.effects["k"].status is not Status.PARKED
 
 
@@ -210,3 +212,31 @@ def test_did_not_happen_is_followed_by_a_send_even_if_the_first_try_was_unsent_l
     intended = rows.effects["k"]
     if intended.status is Status.INTENDED:
         assert isinstance(policy.next_move(intended, 9_001.0, can_ask=False), policy.Send)
+
+
+def taken_over_while_the_first_owner_slept(rows: Rows) -> None:
+    """Process 1 slept past its lease, process 2 claimed its run, process 1 woke and renewed its lease."""
+    rows.put_run(replace(rows.runs["run-1"], fence=2, owner=2))
+    rows.put_owner(replace(rows.owners[1], lease_until=99.0))
+
+
+def test_an_effect_of_our_own_run_is_not_left_to_a_former_owner_that_woke_up() -> None:
+    """Who owns the run owns what is held for it; else the new owner waits as long as the old process lives."""
+    rows = rows_of_two_runs()
+    taken_over_while_the_first_owner_slept(rows)
+    vantage = Vantage(owner=2, boot="b", lease_now=50.0, at=200.0)
+    draft = Draft(EntryKind.INTENT, "open_ticket", b"d", "", b"k", 200.0)
+    write = TakeEffect(
+        run_id="run-1", fence=2, effect=attempted(2, "run-1"), vantage=vantage, names=("open_ticket",), draft=draft, stamp=51
+    )
+    assert write.decide(rows).verdict is Verdict.TOOK
+    assert (rows.effects["k"].status, rows.effects["k"].owner) == (Status.IN_DOUBT, 2)
+
+
+def test_a_dropped_effect_of_our_own_run_is_parked_although_a_former_owner_woke_up() -> None:
+    """Else the run ends, the former owner is fenced, and the effect stays attempted for ever."""
+    rows = rows_of_two_runs()
+    taken_over_while_the_first_owner_slept(rows)
+    vantage = Vantage(owner=2, boot="b", lease_now=50.0, at=205.0)
+    ParkUnasked(run_id="run-1", fence=2, key="k", vantage=vantage, stamp=31).decide(rows)
+    assert rows.effects["k"].status is Status.PARKED
