@@ -54,6 +54,9 @@ def test_an_opaque_effect_in_doubt_is_sent_once_and_waits_for_a_person(fault: st
     trap.clock.advance(HOUR)
     assert (trap.sent(), trap.performed(), trap.status()) == (1, 1, Status.PARKED)
     assert trap.failures == []
+    with trap.open() as surefoot:
+        (waiting,) = surefoot.list("waiting")
+    assert waiting.id == "r1" and "surefoot resolve r1" in waiting.reason
 
 
 def test_the_same_holds_when_the_process_died_while_sending() -> None:
