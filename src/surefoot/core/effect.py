@@ -91,7 +91,10 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
-    """One intended action and all that is known of it. Instants are seconds since the epoch; 0.0 means never."""
+    """One intended action and all that is known of it. Instants are seconds since the epoch; 0.0 means never.
+
+    `run` declared it; `owner` is the process and `holder` the run ("" outside any) in whose hands it is.
+    """
 
     key: str
     namespace: str
@@ -108,6 +111,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     budget_seconds: float
     fence: int = 1
     owner: int = 0
+    holder: str = ""
     created_at: float = 0.0
     updated_at: float = 0.0
     receipt: bytes = b""
@@ -141,14 +145,30 @@ class IllegalMove(Exception):
 
 
 def with_evidence(effect: Effect, evidence: Evidence | None) -> Effect:
-    """The effect with one more piece of evidence; the oldest lookups and answers make room, decisions never do."""
+    """The effect with one more piece of evidence.
+
+    What makes room, oldest first: lookups, answers and claims of earlier attempts, then disagreements, then those of
+    this attempt. Decisions and late answers never do.
+    """
     if evidence is None:
         return effect
     kept = (*effect.evidence, evidence)
     if len(kept) > EVIDENCE_MAX:
-        drop = next((i for i, e in enumerate(kept) if e.kind in ("lookup", "answer", "claim")), 0)
-        kept = kept[:drop] + kept[drop + 1 :]
+        drop = min(range(len(kept)), key=lambda i: (_worth(kept[i], effect.attempts), i))
+        if _worth(kept[drop], effect.attempts) < _NEVER:
+            kept = kept[:drop] + kept[drop + 1 :]
     return replace(effect, evidence=kept)
+
+
+_NEVER = 3
+
+
+def _worth(evidence: Evidence, attempt: int) -> int:
+    if evidence.kind in ("decision", "late"):
+        return _NEVER
+    if evidence.kind == "disagreement":
+        return 1
+    return 0 if evidence.attempt < attempt else 2
 
 
 def apply(effect: Effect, event: Event) -> Effect:

@@ -50,8 +50,10 @@ def render_key(key: str, shape: str, length: int = 0) -> str:
 def check_key_shape(shape: str, length: int) -> None:
     """Refuse a shape that would leave fewer than 64 bits."""
     render_key("0" * 32, shape)
-    floor = {"hex": 16, "base32": 13, "number": 19}.get(shape, 0)
-    if length and length < floor:
+    floor = {"hex": 16, "base32": 14, "number": 20}.get(shape)
+    if length and floor is None:
+        raise UsageError(f"a {shape} key has its own length; leave length= out, or use hex, base32 or number")
+    if length and floor is not None and length < floor:
         raise UsageError(f"a {shape} key of {length} characters has fewer than 64 bits; use at least {floor}")
 
 
@@ -94,7 +96,11 @@ def check_identity(template: str, names: Iterable[str]) -> None:
 def fill_identity(template: str, arguments: dict[str, object]) -> str:
     """Fill `"review:{partner}"` from the arguments by plain name; anything cleverer is refused."""
     parts: list[str] = []
-    for literal, field, spec, conversion in string.Formatter().parse(template):
+    try:
+        pieces = list(string.Formatter().parse(template))
+    except ValueError as error:
+        raise UsageError(f"identity template {template!r} is malformed: {error}") from None
+    for literal, field, spec, conversion in pieces:
         parts.append(literal)
         if field is None:
             continue

@@ -119,6 +119,11 @@ def owned(run: Run | None, fence: int) -> Verdict:
     return Verdict.DONE
 
 
+def is_for(effect: Effect, run_id: str) -> bool:
+    """True if it is in the hands of this run: whoever owns the run (its fence was checked) owns it, lease or not."""
+    return run_id != "" and effect.holder == run_id
+
+
 class Join(Write, frozen=True, kw_only=True):
     """A process appears, or extends its lease."""
 
@@ -279,7 +284,7 @@ class TakeEffect(Write, frozen=True, kw_only=True):
         if held is None and self.run_id and self.draft is None:
             return Answer(Verdict.ABSENT)
         if held is None:
-            fresh = replace(self.effect, stamp=self.stamp)
+            fresh = replace(self.effect, holder=self.run_id, stamp=self.stamp)
             view.put_effect(fresh)
             self._record(view)
             return Answer(Verdict.DONE, effect=fresh)
@@ -310,9 +315,9 @@ class TakeEffect(Write, frozen=True, kw_only=True):
             self._record(view)
             return Answer(Verdict.EXISTS, effect=held)
         holder = view.owner(held.owner) if held.owner else None
-        if not self.vantage.may_take_from(held.owner, holder):
+        if not is_for(held, self.run_id) and not self.vantage.may_take_from(held.owner, holder):
             return Answer(Verdict.BUSY, effect=held, holder=holder.name() if holder else "")
-        taken = replace(held, fence=held.fence + 1, owner=self.vantage.owner)
+        taken = replace(held, fence=held.fence + 1, owner=self.vantage.owner, holder=self.run_id)
         if held.status is Status.ATTEMPTED:
             why = "its sender stopped before the answer was recorded"
             taken = apply(taken, Event(do=Do.LOSE, at=at, reason=why))
@@ -403,7 +408,8 @@ class ParkUnasked(Write, frozen=True, kw_only=True):
         if verdict is not Verdict.DONE or held is None or held.stamp == self.stamp:
             return Answer(verdict if held is not None else Verdict.MISSING, effect=held)
         holder = view.owner(held.owner) if held.owner else None
-        if held.run != self.run_id or not self.vantage.may_take_from(held.owner, holder):
+        ours = is_for(held, self.run_id) or self.vantage.may_take_from(held.owner, holder)
+        if held.run != self.run_id or not ours:
             return Answer(Verdict.DONE, effect=held)
         why, at = "the code of its run no longer asks for it", self.vantage.at
         after = held

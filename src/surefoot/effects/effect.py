@@ -388,41 +388,43 @@ class EffectUse:
             current.reset(token)
         return self._landed(value)
 
-    def _evidence(self, session: Session, record: EffectRecord, found: str, text: str = "", value: bytes = b"") -> Any:
-        now = session.engine.clock.now()
-        return Evidence(at=now, kind="lookup", found=found, text=text[:500], value=value, attempt=record.attempts)
+    def _evidence(self, at: float, record: EffectRecord, found: str, text: str = "", value: bytes = b"") -> Evidence:
+        # stamped with when it was asked: an answer may be older than its arrival
+        return Evidence(at=at, kind="lookup", found=found, text=text[:500], value=value, attempt=record.attempts)
 
-    def _asked(self, session: Session, record: EffectRecord, value: Any) -> Evidence:
+    def _asked(self, at: float, record: EffectRecord, value: Any) -> Evidence:
         if value is None:
-            return self._evidence(session, record, "absent")
+            return self._evidence(at, record, "absent")
         try:
             stored, _ = self.effect.codec.settle(value)
         except UsageError as refused:
-            return self._evidence(session, record, "error", f"the lookup's answer is not a receipt: {refused}")
-        return self._evidence(session, record, "found", value=stored)
+            return self._evidence(at, record, "error", f"the lookup's answer is not a receipt: {refused}")
+        return self._evidence(at, record, "found", value=stored)
 
     def ask(self, session: Session, record: EffectRecord) -> Evidence:
         """Ask the receiver once, on this thread. An exception is evidence too, never an answer."""
         ask = cast("Callable[..., Any]", self.effect._lookup)  # pyright: ignore[reportPrivateUsage]
+        at = session.engine.clock.now()
         try:
             args, kwargs = self._arguments(session, record)
-            return self._asked(session, record, session.in_body(lambda: ask(*args, **kwargs)))
+            return self._asked(at, record, session.in_body(lambda: ask(*args, **kwargs)))
         except Several as error:
-            return self._evidence(session, record, "several", str(error))
+            return self._evidence(at, record, "several", str(error))
         except Exception as error:
-            return self._evidence(session, record, "error", f"{type(error).__name__}: {error}")
+            return self._evidence(at, record, "error", f"{type(error).__name__}: {error}")
 
     async def ask_async(self, session: Session, record: EffectRecord) -> Evidence:
         """Ask the receiver once, in this task."""
         ask = cast("Callable[..., Any]", self.effect._lookup)  # pyright: ignore[reportPrivateUsage]
+        at = session.engine.clock.now()
         token = current.set(session.body_scope)
         try:
             args, kwargs = self._arguments(session, record)
-            return self._asked(session, record, await ask(*args, **kwargs))
+            return self._asked(at, record, await ask(*args, **kwargs))
         except Several as error:
-            return self._evidence(session, record, "several", str(error))
+            return self._evidence(at, record, "several", str(error))
         except Exception as error:
-            return self._evidence(session, record, "error", f"{type(error).__name__}: {error}")
+            return self._evidence(at, record, "error", f"{type(error).__name__}: {error}")
         finally:
             current.reset(token)
 

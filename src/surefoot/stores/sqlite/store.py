@@ -162,7 +162,7 @@ class SqliteStore:
             self._alarm()
 
     def _alarm(self) -> None:
-        """A log that only grows costs every reader; whoever holds a read transaction open keeps it from being emptied."""
+        """A log that only grows costs every reader; an open read transaction keeps it from being emptied."""
         import logging
 
         logging.getLogger("surefoot").warning(
