@@ -34,6 +34,7 @@ def chain_link(previous: bytes, head: str, args_digest: bytes, value: bytes) -> 
     """The digest of one entry: over the link before it and all that the entry says."""
     link = _blake2b(previous, digest_size=LINK_BYTES, person=b"surefoot-chain")
     link.update(head.encode())
+    link.update(b"%c" % len(args_digest))
     link.update(args_digest)
     link.update(value)
     return link.digest()
