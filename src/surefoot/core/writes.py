@@ -187,9 +187,9 @@ class Append(Write, frozen=True, kw_only=True):
 
     def decide(self, view: View) -> Answer:
         """Done, or why this owner may not write any more."""
-        if view.again and view.has_entry(self.run_id, self.draft.slot, self.draft.kind):
-            return DONE
         run = view.run(self.run_id)
+        if view.again and view.has_entry(self.run_id, self.draft.slot, self.draft.kind):
+            return Answer(Verdict.CANCELLED, run=run) if run is not None and run.cancel_at else DONE
         verdict = owned(run, self.fence)
         if verdict is not Verdict.DONE:
             return Answer(verdict, run=run)
