@@ -35,6 +35,7 @@ def make_effect(status: Status = Status.ATTEMPTED, contract: Contract = KEYED, *
         timeout_seconds=8.0,
         budget_seconds=300.0,
         owner=1,
+        holder="r",
         created_at=100.0,
         updated_at=100.0,
         attempts=1,
@@ -147,6 +148,12 @@ class Rows:
     @property
     def slots(self) -> list[tuple[int, str]]:
         return [(entry.kind, entry.slot) for entry in self.entries.get("r", ())]
+
+
+def live_rows(*records: Run | Effect | Owner) -> Rows:
+    """Run `r` of live owner 1, beside live owner 2 with run `r2`."""
+    other = replace(make_run(owner=2), id="r2")
+    return Rows(make_owner(1), make_owner(2), make_run(), other, *records)
 
 
 def decide(rows: Rows, write: Write) -> Answer:

@@ -339,6 +339,8 @@ def test_an_attempt_begins_within_the_slack_and_before_the_window_ends() -> None
 
 # --- explaining --------------------------------------------------------------------------------------------------
 
+RELIED = "window 16.7 min, relied on for 50% of it"
+
 
 @pytest.mark.parametrize(
     ("effect", "now", "text"),
@@ -346,14 +348,12 @@ def test_an_attempt_begins_within_the_slack_and_before_the_window_ends() -> None
         (
             doubt(KEYED, reason="reset"),
             160.0,
-            "in_doubt, keyed; first sent 1.0 min ago; window 16.7 min, relied on for 50% of it: "
-            + "the key protects for another 7.3 min; reset",
+            f"in_doubt, keyed; first sent 1.0 min ago; {RELIED}: the key protects for another 7.3 min; reset",
         ),
         (
             doubt(KEYED),
             100.0 + 3 * 86400,
-            "in_doubt, keyed; first sent 3.0 d ago; window 16.7 min, relied on for 50% of it: "
-            + "the key no longer protects",
+            f"in_doubt, keyed; first sent 3.0 d ago; {RELIED}: the key no longer protects",
         ),
         (
             doubt(LOOKUP),
