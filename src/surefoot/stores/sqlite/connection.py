@@ -67,11 +67,14 @@ def _configure(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _check_owner(db: sqlite3.Connection, path: Path) -> None:
+    db.execute(QUERIES["begin_read"])  # one snapshot: another process may be making the tables right now
     application = db.execute(PRAGMAS["application_id"]).fetchone()[0]
     version = db.execute(PRAGMAS["user_version"]).fetchone()[0]
+    tables = db.execute(PRAGMAS["tables"]).fetchone()[0]
+    db.execute(QUERIES["commit"])
     if application not in (0, APPLICATION_ID):
         raise StoreRefused(f"{path} belongs to another application (id {application:#x}); use a file of its own")
-    if application == 0 and db.execute(PRAGMAS["tables"]).fetchone()[0]:
+    if application == 0 and tables:
         raise StoreRefused(f"{path} holds another application's tables; give Surefoot a file of its own")
     if version > SCHEMA_VERSION:
         raise StoreRefused(
