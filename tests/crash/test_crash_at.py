@@ -9,6 +9,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,13 +29,13 @@ def places(quick_path: Path) -> Iterator[Path]:
         yield place
 
 
-def crash_everywhere(kind: str, fault: str, store: str, quick_path: Path, *, asynchronous: bool) -> Counter[str]:
+def crash_everywhere(kind: str, fault: str, store: str, quick_path: Path, **options: Any) -> Counter[str]:
     """One crash in each world: before, then after, the n-th command, for every n; counts the commands struck."""
     struck: Counter[str] = Counter()
     folders = places(quick_path)
     for when in BOTH:
         for number in itertools.count(1):
-            world = World(kind, fault, next(folders), store=store, asynchronous=asynchronous)
+            world = World(kind, fault, next(folders), store=store, **options)
             driver = crash_at(number, when=when)  # type: ignore[arg-type]
             result = world.live(driver)
             if not driver.struck:
@@ -52,7 +53,7 @@ def crash_everywhere(kind: str, fault: str, store: str, quick_path: Path, *, asy
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
 def test_a_crash_at_any_command_loses_and_repeats_nothing(kind: str, fault: str, store: str, quick_path: Path) -> None:
-    struck = crash_everywhere(kind, fault, store, quick_path, asynchronous=False)
+    struck = crash_everywhere(kind, fault, store, quick_path)
     assert {"Commit", "Record", "Execute", "SendEffect", "Look", "Now", "RenewLease"} <= set(struck)
 
 
@@ -63,6 +64,14 @@ def test_a_crash_at_any_command_loses_and_repeats_nothing(kind: str, fault: str,
 def test_the_async_driver_is_as_safe_as_the_sync_one(kind: str, fault: str, store: str, quick_path: Path) -> None:
     struck = crash_everywhere(kind, fault, store, quick_path, asynchronous=True)
     assert {"Commit", "Record", "Execute", "SendEffect", "Look", "Now", "RenewLease"} <= set(struck)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("fault", ["none", "timeout"])
+@pytest.mark.parametrize("kind", PROMISES)
+def test_the_barrier_holds_in_a_pipelined_run(kind: str, fault: str, asynchronous: bool, quick_path: Path) -> None:
+    """A step may return before it is durable; nothing is sent before everything that it depends on is (R2)."""
+    crash_everywhere(kind, fault, "memory", quick_path, asynchronous=asynchronous, durability="pipelined")
 
 
 def crash_twice(kind: str, fault: str, store: str, quick_path: Path, stride: int) -> int:

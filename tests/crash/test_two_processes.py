@@ -6,6 +6,7 @@ the middle of what it was doing and does not know that anything happened.
 
 from __future__ import annotations
 
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -131,6 +132,25 @@ def test_a_live_run_is_refused_or_waited_for(server: ForkServer, quick_path: Pat
 # --- a process that stood still -----------------------------------------------------------------------------------
 
 
+def test_a_stale_owner_cannot_write_while_its_successor_works(server: ForkServer, quick_path: Path) -> None:
+    """Both hold the same run, and only the fence token tells them apart."""
+    db, let_first, let_second = quick_path / "agents.db", quick_path / "first", quick_path / "second"
+    first = start_shared(server, db, lease=0.5, hold=let_first)
+    assert first.read(20, until="exec hold")
+    first.signal(signal.SIGSTOP)
+    second = start_shared(server, db, lease=0.5, hold=let_second)
+    assert second.read(20, until="exec hold") and "exec a" not in second.lines
+    let_first.touch()
+    first.signal(signal.SIGCONT)
+    first.read(0.5)
+    run, entries, _ = stored(db, "one")
+    assert (run.status, run.fence, len(entries)) == (RunStatus.RUNNING, 2, 4), "a stale owner wrote into the journal"
+    let_second.touch()
+    assert first.join() == second.join() == 0
+    assert first.said("result ") == second.said("result ") == "['a', 'b', 'c', 'd', 'held']"
+    assert len(stored(db, "one")[1]) == 5
+
+
 class Standstill:
     """Process A stops itself at one place; B takes the run over and ends it; A wakes up."""
 
@@ -150,7 +170,7 @@ class Standstill:
         assert second.join() == 0, second.lines
         self.result = second.said("result ")
         self.before = stored(self.db, self.name)
-        first.signal(18)
+        first.signal(signal.SIGCONT)
         assert first.join() == 0, first.lines
         self.after = stored(self.db, self.name)
         return first

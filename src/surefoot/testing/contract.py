@@ -273,6 +273,20 @@ def a_late_answer_is_kept_as_evidence_and_moves_nothing(place: Place) -> None:
         assert replace(held, evidence=before.evidence) == before
 
 
+def an_effect_that_moved_on_is_not_written_by_its_old_owner(place: Place) -> None:
+    """Its run is still the old owner's, but another run has the effect now: an effect has a fence token of its own."""
+    with place.open() as store:
+        take = place.take()
+        store.transact([place.join(), place.start(), place.start("s", owner=STRANGER), take])
+        moved = place.take(run_id="s", vantage=seen_by(STRANGER, gone=[ALIVE]))
+        assert one(store, moved).verdict is Verdict.TOOK
+        before = store.read_effect(take.effect.key)
+        assert one(store, place.record(take.effect.key, Do.CONFIRM)).verdict is Verdict.EXISTS
+        held = store.read_effect(take.effect.key)
+        assert before is not None and held is not None and slots(store) == ["pay"]
+        assert replace(held, evidence=before.evidence) == before and held.evidence[-1].kind == "late"
+
+
 def a_person_decides_only_what_is_parked(place: Place) -> None:
     """Happened, did not happen, abandon: each from parked alone, with who and why kept."""
     ends = {Do.HAPPENED: Status.CONFIRMED, Do.DID_NOT_HAPPEN: Status.INTENDED, Do.ABANDON: Status.ABANDONED}
@@ -472,6 +486,7 @@ CHECKS: tuple[Check, ...] = (
     a_taken_over_attempt_is_in_doubt,
     another_request_under_an_identity_is_kept_and_not_sent,
     a_late_answer_is_kept_as_evidence_and_moves_nothing,
+    an_effect_that_moved_on_is_not_written_by_its_old_owner,
     a_person_decides_only_what_is_parked,
     effects_are_found_by_status_and_run,
     a_write_that_comes_again_is_done_once,
