@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surefoot.core.errors import Abandoned, Disagreement, Refused, StepFailed, UsageError, ValueRefused
@@ -19,21 +19,20 @@ BUILTINS = sorted(
     key=lambda kind: kind.__name__,
 )
 PLAIN = [kind for kind in BUILTINS if issubclass(kind, Exception) and not issubclass(kind, BaseExceptionGroup)]
-HARD = {
-    "UnicodeDecodeError": (b"\xff", 0, 1),
-    "UnicodeEncodeError": ("\u20ac", 0, 1),
-    "UnicodeTranslateError": ("x", 0, 1),
-}
+HARD = {"UnicodeDecodeError", "UnicodeEncodeError", "UnicodeTranslateError"}
+ARGUMENTS = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(max_size=4)
 
 
 def made(kind: type[BaseException]) -> BaseException:
-    if kind in (UnicodeDecodeError, UnicodeEncodeError):
-        return kind("ascii", *HARD[kind.__name__], "why")
+    if kind is UnicodeDecodeError:
+        return kind("ascii", b"\xff", 0, 1, "why")
+    if kind is UnicodeEncodeError:
+        return kind("ascii", "\u20ac", 0, 1, "why")
     if kind is UnicodeTranslateError:
-        return kind(*HARD[kind.__name__], "why")
+        return kind("x", 0, 1, "why")
     if issubclass(kind, BaseExceptionGroup):
-        return kind("several", [ValueError("one")])
-    return kind("went wrong", 7)
+        return kind("several", [ValueError("one") if kind is ExceptionGroup else KeyboardInterrupt()])
+    return kind("went wrong") if issubclass(kind, SyntaxError) else kind("went wrong", 7)
 
 
 def again(error: BaseException, *raises: type[BaseException]) -> BaseException:
@@ -63,9 +62,7 @@ def test_an_exception_without_arguments_comes_back_too(kind: Any) -> None:
         assert type(again(kind())) is kind and again(kind()).args == ()
 
 
-@given(
-    st.lists(st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False))
-)
+@given(st.lists(ARGUMENTS | st.floats(allow_nan=False, allow_infinity=False)))
 def test_plain_arguments_are_kept_exactly(args: list[Any]) -> None:
     back = again(ValueError(*args))
     assert type(back) is ValueError
@@ -191,16 +188,15 @@ def test_a_class_of_that_name_in_another_module_is_never_touched() -> None:
 
 
 @pytest.mark.parametrize("args", [[[1, [2]]], [{"a": 1}], [None] * 50, ["x" * 10_000], [1e308]])
-@pytest.mark.parametrize(
-    "name", ["ValueError", "UnicodeDecodeError", "OSError", "SyntaxError", "KeyError", "ImportError"]
-)
+@pytest.mark.parametrize("name", ["ValueError", "UnicodeDecodeError", "OSError", "SyntaxError", "ImportError"])
 def test_hostile_arguments_give_an_exception_and_never_raise_one(name: str, args: list[Any]) -> None:
     back = rebuild_failure(hostile(name, *args), "charge", ())
     assert isinstance(back, StepFailed) or type(back).__name__ == name
 
 
 @pytest.mark.parametrize("kind", PLAIN)
-@given(args=st.lists(st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(max_size=4), max_size=6))
+@settings(max_examples=15)
+@given(args=st.lists(ARGUMENTS, max_size=6))
 def test_no_arguments_make_a_builtin_anything_but_itself_or_its_own_kind(kind: Any, args: list[Any]) -> None:
     back = rebuild_failure(hostile(kind.__name__, *args), "charge", ())
     assert isinstance(back, kind | StepFailed)
