@@ -8,12 +8,13 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from surefoot.core import policy
-from surefoot.core.contract import opaque
-from surefoot.core.effect import Do, Effect, Event, Evidence, Status
+from surefoot.core.contract import keyed, opaque
+from surefoot.core.effect import Do, Effect, Event, Evidence, Status, apply
 from surefoot.core.journal import Draft, Entry, EntryKind, Head, first_head, seal
 from surefoot.core.lease import Owner, Vantage
-from surefoot.core.run import Run, RunStatus
-from surefoot.core.writes import Blobs, DecideEffect, ParkUnasked, RecordEffect, TakeEffect, Verdict
+from surefoot.core.outcome import Answered
+from surefoot.core.run import Run, RunDo, RunStatus
+from surefoot.core.writes import Blobs, DecideEffect, EndRun, ParkUnasked, RecordEffect, TakeEffect, Verdict
 
 
 class Rows:
@@ -82,6 +83,7 @@ def attempted(owner: int, run: str) -> Effect:
         identity="ticket:acme",
         name="open_ticket",
         run=run,
+        holder=run,
         slot="open_ticket",
         status=Status.ATTEMPTED,
         contract=opaque(),
@@ -240,3 +242,33 @@ def test_a_dropped_effect_of_our_own_run_is_parked_although_a_former_owner_woke_
     vantage = Vantage(owner=2, boot="b", lease_now=50.0, at=205.0)
     ParkUnasked(run_id="run-1", fence=2, key="k", vantage=vantage, stamp=31).decide(rows)
     assert rows.effects["k"].status is Status.PARKED
+
+
+def test_did_not_happen_right_before_the_run_ends_leaves_nothing_intended_either() -> None:
+    """The code dropped the effect and it was parked; a person was faster than the end of the run."""
+    rows = rows_of_two_runs()
+    drop(rows)
+    assert rows.effects["k"].status is Status.PARKED
+    decision = DecideEffect(key="k", event=Event(do=Do.DID_NOT_HAPPEN, at=300.0), stamp=41)
+    assert decision.decide(rows).verdict is Verdict.DONE
+    end = EndRun(run_id="run-1", fence=1, do=RunDo.SUCCEED, at=301.0, stamp=42)
+    assert end.decide(rows).verdict is Verdict.DONE
+    assert rows.effects["k"].status is not Status.INTENDED, "its run asked for it no more and has ended: nobody sends it"
+
+
+def test_a_stored_refusal_is_not_trusted_when_the_receiver_may_have_stored_it_before_the_record_begins() -> None:
+    """A stored refusal lives as long as the key, and the key is older than the record says after `did not happen`.
+
+    First try: refused and stored, answer lost. A person says truly that it did not happen. The second try is on its
+    way, late; a third is answered with the stored refusal, which then expires; the second arrives and is performed.
+    So either the first send is still remembered, and no third try is made, or the refusal is not believed.
+    """
+    contract = keyed(100.0, stores_refusals=True)
+    first = replace(attempted(1, "run-1"), contract=contract)
+    parked = apply(apply(first, Event(do=Do.LOSE, at=110.0)), Event(do=Do.PARK, at=160.0))
+    again = apply(parked, Event(do=Do.DID_NOT_HAPPEN, at=195.0))
+    second = apply(again, Event(do=Do.ATTEMPT, at=196.0, deadline_at=210.0))
+    doubted = apply(second, Event(do=Do.LOSE, at=197.0, reason="its sender stopped"))
+    if isinstance(policy.next_move(doubted, 198.0, can_ask=False), policy.Send):
+        third = apply(doubted, Event(do=Do.ATTEMPT, at=198.0, deadline_at=210.0))
+        assert policy.judge(third, Answered(kind="refused")) is not Do.REFUSE
