@@ -15,7 +15,7 @@ from surefoot.core.flows import RunState
 from surefoot.core.ids import derive_key
 from surefoot.core.journal import EntryKind
 from surefoot.core.outcome import Answered
-from surefoot.core.perform import perform
+from surefoot.core.perform import doubt_told, perform, settle_open
 from tests.core.scripted import FakeEffect, World, make_state
 from tests.core.support import KEYED, Rows, live_rows, make_draft, make_evidence, make_run
 
@@ -349,3 +349,48 @@ def test_an_undo_compensates_its_original_with_its_own_confirmation() -> None:
     world = World(rows, LANDED).drive(perform(make_state(), undo))
     assert world.result[0].status is S.CONFIRMED
     assert rows.effects[KEY].status is S.COMPENSATED
+
+
+# --- the end of a run, and what a workflow was told --------------------------------------------------------------
+
+
+def test_what_a_cancelled_branch_left_open_is_settled_before_the_run_ends() -> None:
+    state, rows = make_state(), live_rows()
+    World(rows, KeyboardInterrupt()).drive(perform(state, FakeEffect()))
+    world = World(rows, LANDED).drive(settle_open(state))
+    assert world.story == ["Look", "RenewLease", "TakeEffect: took", *AGAIN, *SEND, *CONFIRM]
+    assert (world.result, state.open_effects) == ([], {})
+    assert [settled.status for _, settled in state.settled_late] == [S.CONFIRMED]
+
+
+def test_what_only_a_person_can_settle_is_handed_back_when_the_run_ends() -> None:
+    state, rows = make_state(), live_rows()
+    World(rows, KeyboardInterrupt()).drive(perform(state, FakeEffect(opaque())))
+    world = World(rows).drive(settle_open(state))
+    assert [effect.status for effect in world.result] == [S.PARKED]
+
+
+@pytest.mark.parametrize("unread", [True, False])
+def test_an_intent_that_the_code_no_longer_asks_for_is_parked_when_the_run_ends(unread: bool) -> None:
+    rows = interrupted(KEYED)
+    world = World(rows).drive(settle_open(resumed(rows), unread=unread))
+    assert world.story == (["Look", "ParkUnasked: done"] if unread else [])
+    assert rows.effects[KEY].status is (S.PARKED if unread else S.IN_DOUBT)
+
+
+def test_a_doubt_that_a_workflow_was_told_of_is_told_again_whatever_was_decided_since() -> None:
+    state = make_state()
+    state.root.next_slot("open_ticket")
+    world = World(live_rows()).drive(doubt_told(state, state.root, "open_ticket", "nobody knows"))
+    assert (world.story, world.result) == (["Record in_doubt:open_ticket:0"], "nobody knows")
+    state = make_state(make_draft("in_doubt:open_ticket:0", EntryKind.MARK, b'"nobody knows"'))
+    state.root.next_slot("open_ticket")
+    world = World(live_rows()).drive(doubt_told(state, state.root, "open_ticket", ""))
+    assert (world.story, world.result) == ([], "nobody knows")
+
+
+def test_an_effect_that_was_settled_when_it_was_asked_for_records_no_doubt() -> None:
+    state = make_state()
+    state.root.next_slot("open_ticket")
+    world = World(live_rows()).drive(doubt_told(state, state.root, "open_ticket", ""))
+    assert (world.story, world.result) == ([], "")
