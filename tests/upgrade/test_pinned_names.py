@@ -1,0 +1,84 @@
+"""Names and numbers that stand in users' files and scripts: added now and then, never changed or taken away."""
+
+from __future__ import annotations
+
+import ast
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import surefoot
+from surefoot.core.contract import Contract, Kind
+from surefoot.core.effect import Do, Effect, Evidence, Status
+from surefoot.core.journal import Entry, EntryKind
+from surefoot.core.lease import Owner
+from surefoot.core.run import Claimed, Run, RunDo, RunStatus
+
+A_CONTRACT = "names in users' journals are a contract: add a name here with the code that writes it, and change none"
+PINNED: dict[type[Enum], str] = {
+    Status: "intended attempted in_doubt parked confirmed refused compensated abandoned",
+    Do: "attempt confirm refuse unsend redoubt lose absent park give_up happened did_not_happen abandon compensate",
+    RunStatus: "pending running waiting diverged damaged succeeded failed cancelled",
+    RunDo: "claim release suspend diverge damage succeed fail cancel",
+    Kind: "same_transaction keyed natural lookup opaque",
+}
+ENTRY_KINDS = {"STEP": 1, "FAILURE": 2, "INTENT": 3, "OUTCOME": 4, "MARK": 5}
+EVIDENCE_KINDS = {"answer", "lookup", "late", "decision", "disagreement", "claim"}
+FIELDS = {
+    Run: "id workflow status arguments args_digest fence owner created_at updated_at reason result length head"
+    " cancel_at tentative claims stamp",
+    Claimed: "at owner fence why",
+    Effect: "key namespace identity name run slot status contract request request_digest sent_key timeout_seconds"
+    " budget_seconds fence owner created_at updated_at receipt reason attempts unresolved unsent unsent_at"
+    " first_sent_at attempted_at deadline_at doubted_at compensates evidence stamp holder",
+    Evidence: "at kind found text value who attempt",
+    Contract: "kind window_seconds margin lag_seconds header shape length stores_refusals at_least_once refuses"
+    " in_flight exists owned",
+    Owner: "id pid host boot started_at lease_until stamp",
+    Entry: "seq kind slot args_digest preview value at attempts digest",
+}
+"""What schema 1 began with. A field that is not named here came later, so bytes without it have to read."""
+
+
+@pytest.mark.parametrize("enum", PINNED, ids=lambda enum: enum.__name__)
+def test_the_members_of_a_stored_enum_are_these(enum: type[Enum]) -> None:
+    assert {member.name: member.value for member in enum} == {v.upper(): v for v in PINNED[enum].split()}, A_CONTRACT
+
+
+def test_the_numbers_of_an_entrys_kind_are_these() -> None:
+    assert {member.name: member.value for member in EntryKind} == ENTRY_KINDS, A_CONTRACT
+
+
+@pytest.mark.parametrize("record", FIELDS, ids=lambda record: record.__name__)
+def test_the_fields_of_a_stored_record_are_these_and_later_ones_have_defaults(record: Any) -> None:
+    pinned = set(FIELDS[record].split())
+    fields = {field.name: field for field in msgspec.structs.fields(record)}
+    assert pinned <= set(fields) and all(field.encode_name == name for name, field in fields.items()), A_CONTRACT
+    assert not [name for name in set(fields) - pinned if fields[name].required], "yesterday's records could not be read"
+
+
+def test_the_kinds_of_evidence_are_these() -> None:
+    """Those that the code writes, and those that its docstring lists."""
+    written: set[str] = set()
+    for path in Path(surefoot.__file__).parent.rglob("*.py"):
+        if "testing" not in path.parts:
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                written |= kinds_written(node)
+    assert written == EVIDENCE_KINDS, A_CONTRACT
+    listed = {kind for kind in EVIDENCE_KINDS if f"`{kind}`" in (Evidence.__doc__ or "")}
+    assert listed == EVIDENCE_KINDS
+
+
+def kinds_written(node: ast.AST) -> set[str]:
+    """Constants that become an Evidence's kind: in a call that makes one, or as the default of a function that does."""
+    if isinstance(node, ast.Call):
+        name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        names = {keyword.arg for keyword in node.keywords}
+        if name == "Evidence" or (name in ("replace", "answer_evidence") and names & {"kind"}):
+            return {k.value.value for k in node.keywords if k.arg == "kind" and isinstance(k.value, ast.Constant)}
+    if isinstance(node, ast.FunctionDef) and node.name == "answer_evidence":
+        return {default.value for default in node.args.defaults if isinstance(default, ast.Constant)}
+    return set()
