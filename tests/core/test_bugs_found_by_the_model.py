@@ -229,7 +229,13 @@ def test_an_effect_of_our_own_run_is_not_left_to_a_former_owner_that_woke_up() -
     vantage = Vantage(owner=2, boot="b", lease_now=50.0, at=200.0)
     draft = Draft(EntryKind.INTENT, "open_ticket", b"d", "", b"k", 200.0)
     write = TakeEffect(
-        run_id="run-1", fence=2, effect=attempted(2, "run-1"), vantage=vantage, names=("open_ticket",), draft=draft, stamp=51
+        run_id="run-1",
+        fence=2,
+        effect=attempted(2, "run-1"),
+        vantage=vantage,
+        names=("open_ticket",),
+        draft=draft,
+        stamp=51,
     )
     assert write.decide(rows).verdict is Verdict.TOOK
     assert (rows.effects["k"].status, rows.effects["k"].owner) == (Status.IN_DOUBT, 2)
@@ -253,7 +259,9 @@ def test_did_not_happen_right_before_the_run_ends_leaves_nothing_intended_either
     assert decision.decide(rows).verdict is Verdict.DONE
     end = EndRun(run_id="run-1", fence=1, do=RunDo.SUCCEED, at=301.0, stamp=42)
     assert end.decide(rows).verdict is Verdict.DONE
-    assert rows.effects["k"].status is not Status.INTENDED, "its run asked for it no more and has ended: nobody sends it"
+    assert rows.effects["k"].status is not Status.INTENDED, (
+        "its run asked for it no more and has ended: nobody sends it"
+    )
 
 
 def test_a_stored_refusal_is_not_trusted_when_the_receiver_may_have_stored_it_before_the_record_begins() -> None:
@@ -272,3 +280,23 @@ def test_a_stored_refusal_is_not_trusted_when_the_receiver_may_have_stored_it_be
     if isinstance(policy.next_move(doubted, 198.0, can_ask=False), policy.Send):
         third = apply(doubted, Event(do=Do.ATTEMPT, at=198.0, deadline_at=210.0))
         assert policy.judge(third, Answered(kind="refused")) is not Do.REFUSE
+
+
+def test_an_effect_that_was_already_parked_when_the_code_dropped_it_is_not_left_intended_either() -> None:
+    """The former owner parked it, the new owner's code does not ask for it, and a person is faster than the run's end."""
+    rows = rows_of_two_runs()
+    assert record(1, rows.effects["k"], Do.LOSE, 11).decide(rows).verdict is Verdict.DONE
+    assert record(1, rows.effects["k"], Do.PARK, 12).decide(rows).verdict is Verdict.DONE
+    drop(rows)
+    DecideEffect(key="k", event=Event(do=Do.DID_NOT_HAPPEN, at=300.0), stamp=41).decide(rows)
+    assert rows.effects["k"].status is not Status.INTENDED, "its run asks for it no more: nobody sends it"
+
+
+def test_an_older_send_that_may_be_stored_as_refused_is_not_forgotten_by_an_unsent_try() -> None:
+    """As with `did not happen`: the receiver's window counts from the first send, not from the first after a denial."""
+    first = replace(attempted(1, "run-1"), contract=keyed(100.0, stores_refusals=True))
+    parked = apply(apply(first, Event(do=Do.LOSE, at=110.0)), Event(do=Do.PARK, at=160.0))
+    again = apply(apply(parked, Event(do=Do.DID_NOT_HAPPEN, at=195.0)), Event(do=Do.ATTEMPT, at=196.0))
+    unsent = apply(apply(again, Event(do=Do.UNSEND, at=196.5)), Event(do=Do.ATTEMPT, at=197.0, deadline_at=210.0))
+    doubted = apply(unsent, Event(do=Do.LOSE, at=198.0))
+    assert not isinstance(policy.next_move(doubted, 199.0, can_ask=False), policy.Send)

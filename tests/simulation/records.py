@@ -128,6 +128,7 @@ def fold(effect: Effect, setting: Setting, stamp: int = 0) -> Effect:
     evidence = () if over else folded_evidence(effect)
     answered = any(e.kind == "answer" for e in evidence)
     is_keyed = setting.contract.kind is Kind.KEYED
+    outlives = setting.contract.stores_refusals and not over
     repeats = setting.contract.kind in (Kind.NATURAL, Kind.SAME_TRANSACTION) or setting.contract.at_least_once
     return replace(
         effect,
@@ -138,7 +139,7 @@ def fold(effect: Effect, setting: Setting, stamp: int = 0) -> Effect:
         created_at=0.0,
         updated_at=0.0,
         reason="",
-        first_sent_at=bounded(effect.first_sent_at) if timed and is_keyed else 0.0,
+        first_sent_at=bounded(effect.first_sent_at) if is_keyed and (timed or outlives) else 0.0,
         attempted_at=_attempted(effect, answered) if timed else 0.0,
         deadline_at=bounded(effect.deadline_at, LAG_TICKS + 2) if asks or flies else 0.0,
         doubted_at=_of_budget(effect.doubted_at, setting, wanted=repeats) if timed else 0.0,
