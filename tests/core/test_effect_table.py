@@ -60,10 +60,10 @@ def event(do: Do, **fields: object) -> Event:
     return Event(do=do, at=NOW, reason="why", deadline_at=NOW + 10, receipt=b'"T-1"', **fields)  # type: ignore[arg-type]
 
 
-CLEARED = {"unresolved": 0, "unsent": 0, "unsent_at": 0.0, "first_sent_at": 0.0, "doubted_at": 0.0}
+CLEARED = {"unresolved": 0, "unsent": 0, "unsent_at": 0.0, "doubted_at": 0.0}
 FIELDS: dict[Do, dict[str, object]] = {
     D.ATTEMPT: {"attempts": 4, "attempted_at": NOW, "deadline_at": NOW + 10, "reason": "", "first_sent_at": 100.0},
-    D.UNSEND: {"unsent": 2, "unsent_at": 90.0, "first_sent_at": 0.0, "reason": "why"},
+    D.UNSEND: {"unsent": 2, "unsent_at": 90.0, "reason": "why"},
     D.LOSE: {"unresolved": 1, "doubted_at": NOW, "reason": "why"},
     D.ABSENT: {**CLEARED, "reason": "why"},
     D.DID_NOT_HAPPEN: {**CLEARED, "reason": "why"},
@@ -83,6 +83,14 @@ def test_every_move_is_either_in_the_table_or_illegal(status: Status, do: Do) ->
     asked = {"status": LEGAL[status, do], "updated_at": NOW, **FIELDS.get(do, {"reason": "why"})}
     same = {name: value for name, value in asked.items() if getattr(before, name) == value}
     assert changed(before, after) | same == asked
+
+
+@pytest.mark.parametrize(
+    ("status", "do"), [(S.IN_DOUBT, D.ABSENT), (S.PARKED, D.DID_NOT_HAPPEN), (S.ATTEMPTED, D.UNSEND)]
+)
+def test_a_key_that_may_hold_a_stored_refusal_goes_on_ageing_and_another_starts_anew(status: Status, do: Do) -> None:
+    assert apply(make_effect(status, STORES_REFUSALS, attempts=2, unresolved=0), event(do)).first_sent_at == 100.0
+    assert apply(make_effect(status, keyed(1000.0), attempts=2, unresolved=0), event(do)).first_sent_at == 0.0
 
 
 def test_the_table_is_the_one_that_the_tests_know() -> None:

@@ -32,12 +32,8 @@ def chain_seed(run_id: str) -> bytes:
 
 def chain_link(previous: bytes, head: str, args_digest: bytes, value: bytes) -> bytes:
     """The digest of one entry: over the link before it and all that the entry says."""
-    link = _blake2b(previous, digest_size=LINK_BYTES, person=b"surefoot-chain")
-    link.update(head.encode())
-    link.update(b"%c" % len(args_digest))
-    link.update(args_digest)
-    link.update(value)
-    return link.digest()
+    content = b"%b%b%c%b%b" % (previous, head.encode(), len(args_digest), args_digest, value)
+    return _blake2b(content, digest_size=LINK_BYTES, person=b"surefoot-chain").digest()
 
 
 def blob_hash(content: bytes) -> bytes:

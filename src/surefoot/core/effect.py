@@ -171,6 +171,11 @@ def _worth(evidence: Evidence, attempt: int) -> int:
     return 0 if evidence.attempt < attempt else 2
 
 
+def _key_age(effect: Effect) -> float:
+    """Since when the key counts once nothing is unresolved: a receiver that stores refusals may hold one under it."""
+    return effect.first_sent_at if effect.contract.stores_refusals else 0.0
+
+
 def apply(effect: Effect, event: Event) -> Effect:
     """The effect after the event; raises IllegalMove for anything that the table does not hold.
 
@@ -194,14 +199,15 @@ def apply(effect: Effect, event: Event) -> Effect:
         case Do.UNSEND:
             if effect.unresolved:
                 raise IllegalMove("an effect with an unresolved earlier send is still in doubt, not unsent")
-            since = effect.unsent_at or event.at
-            return replace(after, unsent=effect.unsent + 1, unsent_at=since, first_sent_at=0.0, reason=event.reason)
+            since, first = effect.unsent_at or event.at, _key_age(effect) if effect.attempts > 1 else 0.0
+            return replace(after, unsent=effect.unsent + 1, unsent_at=since, first_sent_at=first, reason=event.reason)
         case Do.LOSE:
             doubted = effect.doubted_at or event.at
             return replace(after, unresolved=effect.unresolved + 1, doubted_at=doubted, reason=event.reason)
         case Do.ABSENT | Do.DID_NOT_HAPPEN:
+            first = _key_age(effect)
             return replace(
-                after, unresolved=0, unsent=0, unsent_at=0.0, first_sent_at=0.0, doubted_at=0.0, reason=event.reason
+                after, unresolved=0, unsent=0, unsent_at=0.0, first_sent_at=first, doubted_at=0.0, reason=event.reason
             )
         case Do.CONFIRM | Do.HAPPENED:
             return replace(after, unresolved=0, receipt=event.receipt, reason=event.reason)

@@ -7,6 +7,7 @@ imported by a name found in the record: classes come from `builtins` or from the
 from __future__ import annotations
 
 import builtins
+import math
 from typing import Any
 
 import msgspec
@@ -32,11 +33,15 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()[:MESSAGE_CHARACTERS]
 
 
+def _is_plain(arg: object) -> bool:
+    return isinstance(arg, str | int | bool | None) or (isinstance(arg, float) and math.isfinite(arg))
+
+
 def encode_failure(error: BaseException) -> bytes:
     """The exception's class, message and, when they are plain values, its arguments."""
     args: list[Any] | None = list(getattr(error, "rebuild_args", error.args))
     try:
-        if any(not isinstance(arg, str | int | float | bool | None) for arg in args):
+        if not all(_is_plain(arg) for arg in args):
             args = None
         content = _encode(Failure(type(error).__qualname__, _clean(str(error)), args))
     except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError):

@@ -28,7 +28,7 @@ class EntryKind(IntEnum):
     MARK = 5
 
 
-_FAMILY = {
+_FAMILY: dict[int, str] = {
     EntryKind.STEP: "step",
     EntryKind.FAILURE: "step",
     EntryKind.INTENT: "effect",
@@ -64,7 +64,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     def text(self) -> str:
         """For reports: what was recorded, and where it stood."""
-        family = _FAMILY[EntryKind(self.kind)]
+        family = _FAMILY[self.kind]
         return f"{family} {self.slot}({self.preview})  [entry {self.seq}]"
 
 
@@ -155,7 +155,7 @@ class Replay:
         self._optional: set[str] = set()
         for entry in entries:
             if entry.slot not in self._recorded:
-                if tentative and _FAMILY[EntryKind(entry.kind)] != "effect" and _within(entry.seq, tentative):
+                if tentative and _FAMILY[entry.kind] != "effect" and _within(entry.seq, tentative):
                     self._optional.add(entry.slot)
                 else:
                     branch = branch_of(entry.slot)
@@ -194,23 +194,25 @@ class Replay:
         slot, occurrence = branch.next_slot(names[0])
         if not self._recorded:
             return slot, None
-        for name in names:
-            recorded = slot_of(branch.path, name, occurrence)
-            entry = self._recorded.get(recorded)
-            if entry is None:
-                continue
+        recorded = slot if slot in self._recorded else self._former(branch, names, occurrence)
+        if not recorded:
+            return slot, None
+        entry = self._recorded[recorded]
+        if _FAMILY[entry.kind] != family or entry.args_digest != args_digest:
+            how = "with other arguments" if _FAMILY[entry.kind] == family else "as another kind"
             asked = f"{family} {slot}({preview})"
-            if _FAMILY[EntryKind(entry.kind)] != family:
-                raise Diverged(self.run_id, f"{slot} was recorded as another kind", [entry.text()], asked)
-            if entry.args_digest != args_digest:
-                raise Diverged(self.run_id, f"{slot} was recorded with other arguments", [entry.text()], asked)
-            del self._recorded[recorded]
-            if recorded in self._optional:
-                self._optional.discard(recorded)
-            else:
-                self._unread[branch.path] -= 1
-            return slot, entry
-        return slot, None
+            raise Diverged(self.run_id, f"{slot} was recorded {how}", [entry.text()], asked)
+        del self._recorded[recorded]
+        if recorded in self._optional:
+            self._optional.discard(recorded)
+        else:
+            self._unread[branch.path] -= 1
+        return slot, entry
+
+    def _former(self, branch: Branch, names: tuple[str, ...], occurrence: int) -> str:
+        """The recorded slot of this use under a former name, or ""."""
+        slots = (slot_of(branch.path, name, occurrence) for name in names[1:])
+        return next((slot for slot in slots if slot in self._recorded), "")
 
     def may_send(self, branch: Branch, asked: str) -> None:
         """Raises Diverged while a recorded entry of this branch, or of a child that was never opened, is unread."""

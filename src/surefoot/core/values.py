@@ -11,7 +11,7 @@ import math
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
 from enum import Enum
@@ -28,8 +28,21 @@ DEPTH_MAX = 200
 def _encode_foreign(value: Any) -> Any:
     kind = cast("Any", type(value))
     if hasattr(kind, "model_dump"):
-        return value.model_dump(mode="json")
+        return _in_order(value.model_dump(mode="json"), value.model_dump(mode="python"))
     raise TypeError(f"{type(value).__qualname__} is not a kind of value that can be stored")
+
+
+def _in_order(plain: Any, value: Any) -> Any:
+    """The JSON form of a model with what were sets sorted, since a set's order changes from process to process."""
+    if isinstance(value, dict) and isinstance(plain, dict):
+        pairs = zip(cast("dict[Any, Any]", plain).items(), cast("dict[Any, Any]", value).values(), strict=False)
+        return {key: _in_order(item, original) for (key, item), original in pairs}
+    if isinstance(value, list | tuple) and isinstance(plain, list):
+        pairs = zip(cast("list[Any]", plain), cast("list[Any]", value), strict=False)
+        return [_in_order(item, original) for item, original in pairs]
+    if isinstance(value, set | frozenset) and isinstance(plain, list):
+        return sorted(cast("list[Any]", plain), key=msgspec.json.encode)
+    return plain
 
 
 def _decode_foreign(kind: type, plain: Any) -> Any:
@@ -71,6 +84,8 @@ def difference(before: Any, after: Any, path: str = "$", depth: int = 0) -> tupl
         after = cast("dict[str, Any]", after)
         if before.keys() != after.keys():
             return path, "its keys come back changed; keys must be strings, or the annotation must name their type"
+        if any(type(key) is not type(back) for key, back in zip(before, after, strict=True)):
+            return path, "the type of its keys comes back changed; the annotation must name it"
         for key, value in before.items():
             back = after[key]
             if type(value) is str and type(back) is str and value == back:
@@ -127,12 +142,13 @@ def _inexact(value: Any, path: str, depth: int) -> tuple[str, str] | None:
         for key, item in cast("Mapping[Any, Any]", value).items():
             if type(key) is not str and not isinstance(key, str):
                 return f"{path}.{key}", f"the key is a {type(key).__qualname__}; keys must be strings"
-            if type(item) is str:
+            scalar = cast("Any", type(item))
+            if scalar is str or scalar is int or scalar is bool or item is None:
                 continue
             if (found := _inexact(item, f"{path}.{key}", depth + 1)) is not None:
                 return found
-    elif kind in (list, tuple):
-        for index, item in enumerate(value):
+    elif isinstance(value, list | tuple | set | frozenset):
+        for index, item in enumerate(cast("Iterable[Any]", value)):
             if (found := _inexact(item, f"{path}[{index}]", depth + 1)) is not None:
                 return found
     elif not isinstance(value, Enum) and (names := _field_names(value)) is not None:
@@ -273,6 +289,7 @@ class ArgumentsCodec:
 
     def __init__(self, function: Callable[..., Any], what: str, *, skip: int = 0, ignore: tuple[str, ...] = ()) -> None:
         self.what, self.function = what, function
+        self._what_is_encoded = f"the arguments of {what}"
         signature = inspect.signature(function)
         parameters = list(signature.parameters.values())[skip:]
         self._signature = signature.replace(parameters=parameters)
@@ -298,7 +315,7 @@ class ArgumentsCodec:
         if self._ignore:
             bound = {name: value for name, value in bound.items() if name not in self._ignore}
         try:
-            return encode_canonical(bound, f"the arguments of {self.what}")
+            return encode_canonical(bound, self._what_is_encoded)
         except ValueRefused as refused:
             raise self._name_culprit(bound, refused) from None
 

@@ -236,13 +236,13 @@ class EndRun(Write, frozen=True, kw_only=True):
 
 
 class CancelRun(Write, frozen=True, kw_only=True):
-    """Ask a run to stop. Nobody works on it: it ends now. Somebody does: no new intent is made from now on."""
+    """Ask a run to stop: no new intent is made from now on. Ending it is its owner's work, or the next claimant's."""
 
     vantage: Vantage
     reason: str
 
     def decide(self, view: View) -> Answer:
-        """Done (see the run for whether it ended already), ended, or missing."""
+        """Done (the request stands in the run), ended, or missing."""
         run = view.run(self.run_id)
         if run is None:
             return Answer(Verdict.MISSING)
@@ -420,7 +420,7 @@ class ParkUnasked(Write, frozen=True, kw_only=True):
         elif after.status is Status.INTENDED:
             after = apply(after, Event(do=Do.GIVE_UP, at=at, reason=f"never sent: {why}"))
         if after is not held:
-            view.put_effect(replace(after, owner=0, fence=held.fence + 1, stamp=self.stamp))
+            view.put_effect(replace(after, owner=0, holder="", fence=held.fence + 1, stamp=self.stamp))
         return Answer(Verdict.DONE, effect=after)
 
 
@@ -442,8 +442,9 @@ class DecideEffect(Write, frozen=True, kw_only=True):
             return Answer(Verdict.ILLEGAL, effect=held)
         after = replace(apply(held, self.event), owner=0, fence=held.fence + 1, stamp=self.stamp)
         run = view.run(held.run) if held.run else None
-        if after.status is Status.INTENDED and run is not None and run.status in FINAL:
-            why = f"{self.event.reason}; never sent: its run has {run.status}"
+        if after.status is Status.INTENDED and run is not None and (run.status in FINAL or not held.holder):
+            end = f"has {run.status}" if run.status in FINAL else "no longer asks for it"
+            why = f"{self.event.reason}; never sent: its run {end}"
             after = apply(after, Event(do=Do.GIVE_UP, at=self.event.at, reason=why))
         view.put_effect(after)
         mark_compensated(view, after, self.stamp)

@@ -19,10 +19,10 @@ _decode_effect = msgspec.json.Decoder(Effect).decode
 _decode_owner = msgspec.json.Decoder(Owner).decode
 
 
-def sealed(record: msgspec.Struct) -> tuple[bytes, bytes]:
-    """(content, digest) of a record."""
+def sealed(record: msgspec.Struct) -> tuple[bytearray, bytearray]:
+    """(content, digest) of a record; bytearrays, since sqlite3 binds those without looking for an adapter."""
     content = encode(record)
-    return content, digest(content)
+    return bytearray(content), bytearray(digest(content))
 
 
 def _open(decode: Callable[[bytes], Any], what: str, content: bytes, sealed_as: bytes) -> Any:

@@ -76,19 +76,25 @@ def _check_owner(db: sqlite3.Connection, path: Path) -> None:
         raise StoreRefused(f"{path} belongs to another application (id {application:#x}); use a file of its own")
     if application == 0 and tables:
         raise StoreRefused(f"{path} holds another application's tables; give Surefoot a file of its own")
+    refuse_newer(version, path)
+
+
+def refuse_newer(version: int, path: Path) -> None:
+    """Raises StoreRefused for a schema that a newer Surefoot has made: neither could read what the other writes."""
     if version > SCHEMA_VERSION:
         raise StoreRefused(
             f"{path} has schema {version}, made by a newer Surefoot; this one knows {SCHEMA_VERSION}. Upgrade Surefoot."
         )
 
 
-def migrate(db: sqlite3.Connection) -> None:
-    """Bring the schema up to date: each step in one transaction, under the write lock."""
+def migrate(db: sqlite3.Connection, path: Path) -> None:
+    """Bring the schema up to date: all steps in one transaction, under the write lock."""
     if db.execute(PRAGMAS["user_version"]).fetchone()[0] == SCHEMA_VERSION:
         return
     db.execute(QUERIES["begin"])
     try:
         version = db.execute(PRAGMAS["user_version"]).fetchone()[0]
+        refuse_newer(version, path)
         for number, script in load_migrations(__file__):
             if number > version:
                 for statement in script.split(";\n"):

@@ -14,7 +14,14 @@ UPDATE runs SET status = ?, record = ?, digest = ? WHERE num = ?;
 -- Runs in any of these statuses (a JSON array, given twice; empty: all), newest first.
 SELECT id, record, digest, status FROM runs
 WHERE json_array_length(?) = 0 OR status IN (SELECT value FROM json_each(?))
-ORDER BY created_at DESC LIMIT ?;
+ORDER BY created_at DESC, num LIMIT ?;
+
+-- name: find_unfinished_runs
+-- The same, of statuses that are all unfinished: repeats the partial index's condition, so that the index is used.
+SELECT id, record, digest, status FROM runs
+WHERE (status = 'pending' OR status = 'running' OR status = 'waiting' OR status = 'diverged' OR status = 'damaged')
+AND status IN (SELECT value FROM json_each(?))
+ORDER BY created_at DESC, num LIMIT ?;
 
 -- name: load_head
 -- The last entry of a run.
@@ -46,10 +53,23 @@ INSERT INTO effects (key, run, status, created_at, record, digest) VALUES (?, ?,
 UPDATE effects SET status = ?, record = ?, digest = ? WHERE key = ?;
 
 -- name: find_effects
--- Effects in any of these statuses (a JSON array; empty: all), of this run (empty: any), newest first; both given twice.
+-- Effects in any of these statuses (a JSON array, given twice; empty: all), newest first.
 SELECT record, digest, status FROM effects
-WHERE (json_array_length(?) = 0 OR status IN (SELECT value FROM json_each(?))) AND (? = '' OR run = ?)
-ORDER BY created_at DESC LIMIT ?;
+WHERE json_array_length(?) = 0 OR status IN (SELECT value FROM json_each(?))
+ORDER BY created_at DESC, num LIMIT ?;
+
+-- name: find_effects_of_run
+-- The same, of one run.
+SELECT record, digest, status FROM effects
+WHERE run = ? AND run <> '' AND (json_array_length(?) = 0 OR status IN (SELECT value FROM json_each(?)))
+ORDER BY created_at DESC, num LIMIT ?;
+
+-- name: find_open_effects
+-- The same, of statuses that are all open: repeats the partial index's condition, so that the index is used.
+SELECT record, digest, status FROM effects
+WHERE (status = 'intended' OR status = 'attempted' OR status = 'in_doubt' OR status = 'parked')
+AND status IN (SELECT value FROM json_each(?))
+ORDER BY created_at DESC, num LIMIT ?;
 
 -- name: load_owner
 -- One owner by its id.

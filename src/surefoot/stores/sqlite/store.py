@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from ...core.digest import blob_hash
-from ...core.effect import Effect, Status
+from ...core.effect import OPEN, Effect, Status
 from ...core.errors import CommitUnknown, Damaged, ForkedStore, NotCommitted, StoreError
 from ...core.journal import Entry, Head, first_head, verify
 from ...core.lease import Owner
-from ...core.run import Run, RunStatus
+from ...core.run import UNFINISHED, Run, RunStatus
 from ...core.writes import Answer, Write
 from ..base import Overlay
 from ..records import encode, open_effect, open_owner, open_run, sealed
@@ -31,12 +31,13 @@ from .connection import (
     lengthen_log,
     migrate,
     open_connection,
+    refuse_newer,
 )
 from .presence import Presence
 
 BUSY_SECONDS = 60.0
 COMMITS_BEFORE_LENGTHENING = 24
-REMEMBERED_RUNS_MAX = 20_000
+REMEMBERED_MAX = 20_000
 CHECKED_BYTES_MAX = 16 << 20
 COMMITS_BETWEEN_LOOKS = 4096
 LOG_BYTES_ALARM = 64 << 20
@@ -83,7 +84,7 @@ class SqliteStore:
         for _ in range(self._busy_tries):
             try:
                 db = open_connection(self.path)
-                migrate(db)
+                migrate(db, self.path)
                 return db
             except (NotCommitted, sqlite3.OperationalError) as error:
                 if isinstance(error, sqlite3.OperationalError) and not is_busy(error):
@@ -101,6 +102,7 @@ class SqliteStore:
         self._nums: dict[str, int] = {}
         self._runs: dict[str, Run] = {}
         self._heads: dict[str, Head] = {}
+        self._effects: dict[str, Effect] = {}
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
@@ -127,6 +129,7 @@ class SqliteStore:
         try:
             version = db.execute(QUERIES["data_version"]).fetchone()[0]
             if version != self._version:
+                refuse_newer(db.execute(PRAGMAS["user_version"]).fetchone()[0], self.path)
                 self._forget(version)
             overlay = Overlay(self, again=again)
             answers = [write.decide(overlay) for write in writes]
@@ -209,15 +212,15 @@ class SqliteStore:
             content, digest = sealed(run)
             num = self._num(run.id)
             if num:
-                db.execute(QUERIES["update_run"], (run.status, content, digest, num))
+                db.execute(QUERIES["update_run"], (str(run.status), content, digest, num))
             else:
-                cursor = db.execute(QUERIES["insert_run"], (run.id, run.status, run.created_at, content, digest))
+                cursor = db.execute(QUERIES["insert_run"], (run.id, str(run.status), run.created_at, content, digest))
                 self._nums[run.id] = cursor.lastrowid or 0
         for effect in overlay.effects.values():
             if effect.key in overlay.loaded:
-                db.execute(QUERIES["update_effect"], (effect.status, *sealed(effect), effect.key))
+                db.execute(QUERIES["update_effect"], (str(effect.status), *sealed(effect), effect.key))
             else:
-                row = (effect.key, effect.run, effect.status, effect.created_at, *sealed(effect))
+                row = (effect.key, effect.run, str(effect.status), effect.created_at, *sealed(effect))
                 db.execute(QUERIES["insert_effect"], row)
         if overlay.blobs:
             db.executemany(QUERIES["save_blob"], list(overlay.blobs.items()))
@@ -225,19 +228,20 @@ class SqliteStore:
             db.executemany(QUERIES["append_entry"], self._rows(overlay.entries))
 
     def _rows(self, entries: list[tuple[str, Entry]]) -> list[tuple[Any, ...]]:
+        # sqlite3 looks for an adapter for each value that is not exactly int, float, str or bytearray: 1 us a value
         nums = self._nums
         return [
             (
                 nums.get(run_id) or self._num(run_id),
                 e.seq,
-                e.kind,
+                int(e.kind),
                 int(e.at * 1000 + 0.5),
                 e.attempts,
                 e.slot,
-                e.args_digest,
+                bytearray(e.args_digest),
                 e.preview,
-                e.value,
-                e.digest,
+                bytearray(e.value),
+                bytearray(e.digest),
             )
             for run_id, e in entries
         ]
@@ -256,10 +260,15 @@ class SqliteStore:
             else:
                 for memory in (self._runs, self._heads, self._nums):
                     memory.pop(run.id, None)
+        for effect in overlay.effects.values():
+            if effect.owner:
+                self._effects[effect.key] = effect
+            else:
+                self._effects.pop(effect.key, None)
         for run_id, head in overlay.heads.items():
             if run_id in self._runs:
                 self._heads[run_id] = head
-        if len(self._nums) > REMEMBERED_RUNS_MAX:
+        if len(self._nums) + len(self._effects) > REMEMBERED_MAX:
             self._forget(self._version)
 
     # --- loading, inside the write transaction --------------------------------------------------------------------
@@ -291,7 +300,7 @@ class SqliteStore:
 
     def load_effect(self, key: str) -> Effect | None:
         """One effect as it stands."""
-        return self._effect(self._db, key)
+        return self._effects.get(key) or self._effect(self._db, key)
 
     def load_owner(self, owner_id: int) -> Owner | None:
         """One owner as it stands."""
@@ -373,14 +382,23 @@ class SqliteStore:
         """Runs in these statuses, newest first."""
         self._check_process()
         with self._reader_lock:
-            rows = self._rows_of("find_runs", (encode(statuses).decode(),) * 2 + (limit,))
+            if statuses and UNFINISHED.issuperset(statuses):
+                rows = self._rows_of("find_unfinished_runs", (encode(statuses).decode(), limit))
+            else:
+                rows = self._rows_of("find_runs", (encode(statuses).decode(),) * 2 + (limit,))
         return [open_run(row[0], row[1], row[2], row[3]) for row in rows]
 
     def find_effects(self, statuses: Sequence[Status] = (), *, run_id: str = "", limit: int = 1000) -> list[Effect]:
         """Effects in these statuses and of this run, newest first."""
         self._check_process()
         with self._reader_lock:
-            rows = self._rows_of("find_effects", (*(encode(statuses).decode(),) * 2, run_id, run_id, limit))
+            named = encode(statuses).decode()
+            if run_id:
+                rows = self._rows_of("find_effects_of_run", (run_id, named, named, limit))
+            elif statuses and OPEN.issuperset(statuses):
+                rows = self._rows_of("find_open_effects", (named, limit))
+            else:
+                rows = self._rows_of("find_effects", (named, named, limit))
         return [open_effect("", row[0], row[1], row[2]) for row in rows]
 
     # --- presence -------------------------------------------------------------------------------------------------

@@ -1,16 +1,20 @@
+-- `status = 'a' OR status = 'b'` and not `status IN (...)`: for a list SQLite builds a temporary tree at every write.
+
 -- One row a run. `record` is the whole record as JSON; the other columns are what SQL selects by.
 CREATE TABLE runs (
     num INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
-    status TEXT NOT NULL CHECK (status IN
-        ('pending', 'running', 'waiting', 'diverged', 'damaged', 'succeeded', 'failed', 'cancelled')),
+    status TEXT NOT NULL CHECK (status = 'pending' OR status = 'running' OR status = 'waiting' OR status = 'diverged'
+        OR status = 'damaged' OR status = 'succeeded' OR status = 'failed'
+        OR status = 'cancelled'),
     created_at REAL NOT NULL,
     record BLOB NOT NULL,
     digest BLOB NOT NULL CHECK (length(digest) = 16)
 ) STRICT;
 
 CREATE INDEX runs_unfinished ON runs (status, created_at)
-    WHERE status IN ('pending', 'running', 'waiting', 'diverged', 'damaged');
+    WHERE status = 'pending' OR status = 'running' OR status = 'waiting' OR status = 'diverged'
+        OR status = 'damaged';
 
 -- Append-only, in the order of commits; `digest` chains an entry to the one before it in its run.
 CREATE TABLE entries (
@@ -34,15 +38,16 @@ CREATE TABLE effects (
     num INTEGER PRIMARY KEY,
     key TEXT NOT NULL UNIQUE CHECK (length(key) = 32),
     run TEXT NOT NULL,
-    status TEXT NOT NULL CHECK (status IN ('intended', 'attempted', 'in_doubt', 'parked', 'confirmed', 'refused',
-        'compensated', 'abandoned')),
+    status TEXT NOT NULL CHECK (status = 'intended' OR status = 'attempted' OR status = 'in_doubt' OR status = 'parked'
+        OR status = 'confirmed' OR status = 'refused' OR status = 'compensated'
+        OR status = 'abandoned'),
     created_at REAL NOT NULL,
     record BLOB NOT NULL,
     digest BLOB NOT NULL CHECK (length(digest) = 16)
 ) STRICT;
 
 CREATE INDEX effects_open ON effects (status, created_at)
-    WHERE status IN ('intended', 'attempted', 'in_doubt', 'parked');
+    WHERE status = 'intended' OR status = 'attempted' OR status = 'in_doubt' OR status = 'parked';
 CREATE INDEX effects_of_run ON effects (run) WHERE run <> '';
 
 -- Values over 64 KiB, once each, by the hash of their content.
