@@ -283,7 +283,7 @@ def test_a_stored_refusal_is_not_trusted_when_the_receiver_may_have_stored_it_be
 
 
 def test_an_effect_that_was_already_parked_when_the_code_dropped_it_is_not_left_intended_either() -> None:
-    """The former owner parked it, the new owner's code does not ask for it, and a person is faster than the run's end."""
+    """The former owner parked it, the new owner's code does not ask for it, and a person is faster than its end."""
     rows = rows_of_two_runs()
     assert record(1, rows.effects["k"], Do.LOSE, 11).decide(rows).verdict is Verdict.DONE
     assert record(1, rows.effects["k"], Do.PARK, 12).decide(rows).verdict is Verdict.DONE
