@@ -419,7 +419,11 @@ class ParkUnasked(Write, frozen=True, kw_only=True):
             after = apply(after, Event(do=Do.PARK, at=at, reason=why))
         elif after.status is Status.INTENDED:
             after = apply(after, Event(do=Do.GIVE_UP, at=at, reason=f"never sent: {why}"))
-        if after is not held or (held.status is Status.PARKED and held.holder):
+        if held.status is Status.PARKED and held.holder:
+            view.put_effect(
+                replace(held, holder="", stamp=self.stamp)
+            )  # nobody's, should a person say "did not happen"
+        elif after is not held:
             view.put_effect(replace(after, owner=0, holder="", fence=held.fence + 1, stamp=self.stamp))
         return Answer(Verdict.DONE, effect=after)
 

@@ -154,8 +154,9 @@ def _run(body: Callable[..., Any], arguments: list[Any], pipe: int) -> NoReturn:
 
     try:
         body(say, *arguments)
-    except BaseException:
+    except BaseException as error:
         traceback.print_exc()
+        say(f"raised {type(error).__name__}: {' '.join(str(error).split())}")
         code = 1
     finally:
         os._exit(code)
