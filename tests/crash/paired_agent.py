@@ -156,3 +156,10 @@ def run_booking(tell: Say, db: str, app: str, driver: str, place: str) -> None:
         when: When = "before" if place == "before" else "after"
         strike_at(1 if place in ("before", "after") else 0, die, when=when, kind=SendEffect).drive(surefoot)
         say(f"result {surefoot.run(booking, 'o1', id='o1')}")
+
+
+def open_and_close(tell: Say, db: str) -> None:
+    """Open, appear in the store, and leave."""
+    with Surefoot(db) as surefoot:
+        surefoot.engine.join()
+        tell("joined")
