@@ -22,7 +22,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rows", default=",".join(rows.ROWS), help="which rows, such as 1,2,7 (default: all)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="only these engines, such as surefoot,bare")
-    parser.add_argument("--long", action="store_true", help="1,000,000 steps for memory; peers resume 10,000 steps too")
+    parser.add_argument("--long", action="store_true", help="peers resume 10,000 steps too")
     parser.add_argument("--profile", action="store_true", help="show where the time goes instead")
     parser.add_argument(
         "--patience", type=float, default=60.0, help="seconds, all in all, to wait for moments when nothing else runs"

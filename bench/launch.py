@@ -13,15 +13,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bench import peers
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKERS = ROOT / "bench" / "workers"
 Answer = dict[str, Any]
+T = TypeVar("T")
 BUSY_CORES = 0.3
 QUIET_WAIT_SECONDS = 20.0
 DEF, ASYNC = "surefoot, def", "surefoot, async def"
@@ -91,30 +93,41 @@ class Bench:
         """One worker's answer, or `error` in its place. The folder is removed unless the caller gave it."""
         own = folder is None
         place = self.folder() if folder is None else folder
-        self.patience_seconds -= wait_for_quiet(min(self.patience_seconds, QUIET_WAIT_SECONDS))
-        used, started, ours_used = cpu_seconds_used(), time.perf_counter(), os.times()
         try:
-            answer = run_worker(command(who, work, place, *options), limit)
+            answer, cores = self.beside(lambda: run_worker(command(who, work, place, *options), limit))
         finally:
             if own:
                 shutil.rmtree(place, ignore_errors=True)
-        seconds, now = time.perf_counter() - started, os.times()
-        mine = sum(now[:4]) - sum(ours_used[:4])  # this process and the children it has waited for
-        others = None if used is None else max(0.0, (cpu_seconds_used() or used) - used - mine) / seconds
-        record = {"who": who.name, "work": work, "options": list(options), "others_cores": others, **answer}
+        record = {"who": who.name, "work": work, "options": list(options), "others_cores": cores, **answer}
         self.answers.append(record)
-        return answer
+        return record
+
+    def beside(self, measure: Callable[[], T]) -> tuple[T, float | None]:
+        """Wait for a quiet moment, measure, and say how many processors other work used meanwhile."""
+        self.patience_seconds -= wait_for_quiet(min(self.patience_seconds, QUIET_WAIT_SECONDS))
+        used, started, times = cpu_seconds_used(), time.perf_counter(), os.times()
+        result = measure()
+        seconds, now = time.perf_counter() - started, os.times()
+        mine = sum(now[:4]) - sum(times[:4])  # this process and the children it has waited for
+        after = cpu_seconds_used()
+        if used is None or after is None:
+            return result, None
+        return result, max(0.0, after - used - mine) / seconds
 
     def company(self) -> str:
         """How much else went on: ratios are doubtful where that is much, however carefully the engines take turns."""
         cores = [answer["others_cores"] for answer in self.answers if answer.get("others_cores") is not None]
         if not cores:
             return "what else this machine did is not known"
-        busy = sum(some > BUSY_CORES for some in cores)
+        quiet = sum(some <= BUSY_CORES for some in cores)
         return (
-            f"other work used {statistics.median(cores):.2f} cores [{min(cores):.2f}..{max(cores):.2f}]; "
-            f"{busy} of {len(cores)} measurements ran beside more than {BUSY_CORES} of a core"
+            f"other work used {statistics.median(cores):.2f} cores [{min(cores):.2f}..{max(cores):.2f}]; {quiet} of "
+            f"{len(cores)} measurements were quiet (at most {BUSY_CORES}), and where an engine has some only those count"
         )
+
+
+def is_quiet(answer: Answer) -> bool:
+    return (answer.get("others_cores") or 0.0) <= BUSY_CORES
 
 
 def command(who: Contestant, work: str, folder: str, *options: str) -> list[str]:

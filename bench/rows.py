@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench import peers
 from bench.launch import (
@@ -27,30 +27,38 @@ from bench.launch import (
     bytes_in_use,
     command,
     environment,
+    is_quiet,
     others,
     ours,
     run_worker,
 )
 from bench.table import Line, Mark
 
+SIZES = (" B", " MB")  # what other work cannot change
+
 
 @dataclass(kw_only=True)
 class Figures:
-    """The answers of one row, by engine and round."""
+    """The answers of one row, by engine and round. Where some rounds were quiet, only those count."""
 
     row: str
     by_name: dict[str, list[Answer]]
 
     def values(self, name: str, key: str) -> tuple[float, ...]:
-        return tuple(answer[key] for answer in self.by_name.get(name, []) if answer.get(key) is not None)
+        found = [answer for answer in self.by_name.get(name, []) if answer.get(key) is not None]
+        return tuple(answer[key] for answer in [one for one in found if is_quiet(one)] or found)
 
     def over(self, name: str, other: str, key: str) -> tuple[float, ...]:
         pairs = zip(self.by_name.get(name, []), self.by_name.get(other, []), strict=False)
-        return tuple(mine[key] / theirs[key] for mine, theirs in pairs if mine.get(key) and theirs.get(key))
+        found = [(mine, theirs) for mine, theirs in pairs if mine.get(key) and theirs.get(key)]
+        quiet = [pair for pair in found if is_quiet(pair[0]) and is_quiet(pair[1])]
+        return tuple(mine[key] / theirs[key] for mine, theirs in quiet or found)
 
     def line(self, who: str, what: str, values: Sequence[float], *, unit: str = "", mark: Mark | None = None) -> Line:
-        errors = ["not run", *(answer["error"] for answer in self.by_name.get(who, []) if "error" in answer)]
-        return Line(row=self.row, who=who, what=what, values=tuple(values), unit=unit, mark=mark, why=errors[-1])
+        answers = self.by_name.get(who, [])
+        why = ["not run", *(answer["error"] for answer in answers if "error" in answer)][-1]
+        busy = unit not in SIZES and not any(is_quiet(answer) for answer in answers)
+        return Line(row=self.row, who=who, what=what, values=tuple(values), unit=unit, mark=mark, why=why, busy=busy)
 
 
 def take_turns(
@@ -171,7 +179,7 @@ def resuming(bench: Bench) -> list[Line]:
 def linear(row: str, name: str, found: dict[tuple[str, int], list[Answer]]) -> list[Line]:
     """Linear: 10,000 steps take at most ten times what 1,000 take; what does not grow with them only lowers that."""
     times = [
-        [answer["resume_ms"] for answer in found[name, steps] if "resume_ms" in answer] for steps in (1_000, 10_000)
+        Figures(row=row, by_name={name: found[name, steps]}).values(name, "resume_ms") for steps in (1_000, 10_000)
     ]
     if not all(times):
         return []
@@ -205,7 +213,7 @@ def growth(bench: Bench) -> list[Line]:
 
 def memory(bench: Bench) -> list[Line]:
     row = "5. memory along one run, pipelined"
-    steps = 1_000_000 if bench.long else 200_000
+    steps = 1_000_000
     who = ours("def", durability="pipelined", label="surefoot, pipelined")
     if not bench.keep([who]):
         return []
@@ -217,11 +225,12 @@ def memory(bench: Bench) -> list[Line]:
         for place, key in ((steps // 10, "first_mb"), (steps // 2, "middle_mb"), (steps, "last_mb"))
     ]
     flat = answer["last_mb"] / answer["first_mb"]
+    each = answer["seconds"] / steps * 1e6
     return [
         *lines,
         Line(row=row, who=who.name, what=f"last over first, {steps:,} steps", values=(flat,), mark=Mark(at_most=1.1)),
         Line(row=row, who=who.name, what="kept in memory a step", values=(answer["bytes_per_step"],), unit=" B"),
-        Line(row=row, who=who.name, what="a step, on average", values=(answer["seconds"] / steps * 1e6,), unit=" us"),
+        Line(row=row, who=who.name, what="a step, on average", values=(each,), unit=" us"),
     ]
 
 
@@ -277,30 +286,31 @@ def wall_ms(python: str, code: str, *args: str) -> float | None:
 def importing(bench: Bench) -> list[Line]:
     """Each time is over the bare interpreter's, started right before it."""
     row = "8. import: wall time over the bare interpreter's"
-    got: dict[tuple[str, str], list[float]] = {}
-    known = f"{bench.folder()}/known.db"
+    folder = bench.folder()
     asked: list[tuple[str, str, str, str]] = [
         ("surefoot", "import", sys.executable, "import surefoot"),
         ("surefoot", "import and open a new file", sys.executable, IMPORT_AND_OPEN),
         ("surefoot", "import and open a known file", sys.executable, IMPORT_AND_OPEN),
         *((peer.name, "import", str(peer.python), f"import {peer.module}") for peer in peers.installed()),
     ]
-    wall_ms(sys.executable, IMPORT_AND_OPEN, known)
-    for turn in range(15):
+    asked = [one for one in asked if not bench.only or one[0] in bench.only]
+    found = Figures(row=row, by_name={})
+    for turn in range(16):
         for who, what, python, code in asked:
-            if (bench.only and who not in bench.only) or (is_peer(who) and turn >= 5):
+            if is_peer(who) and turn > 5:
                 continue
-            path = known if "known" in what else f"{bench.folder()}/new.db"
-            bare_ms, full_ms = wall_ms(python, LEAVE), wall_ms(python, code + LEAVE, path)
-            if bare_ms is not None and full_ms is not None:
-                got.setdefault((who, what), []).append(full_ms - bare_ms)
-    marks = {"import": Mark(at_most=60, unit=" ms")}
+            path = f"{folder}/known.db" if "known" in what else f"{folder}/{turn}.db"
+            (bare_ms, full_ms), cores = bench.beside(
+                lambda: (wall_ms(python, LEAVE), wall_ms(python, code + LEAVE, path))  # noqa: B023
+            )
+            if turn and bare_ms is not None and full_ms is not None:  # the first turn fills the caches
+                answers = found.by_name.setdefault(f"{who} {what}", [])
+                answers.append({"ms": full_ms - bare_ms, "others_cores": cores})
     lines: list[Line] = []
     for who, what, _, _ in asked:
-        if bench.only and who not in bench.only:
-            continue
-        mark = marks.get(what, Mark(at_most=100, unit=" ms")) if who == "surefoot" else None
-        lines.append(Line(row=row, who=who, what=what, values=tuple(got.get((who, what), ())), unit=" ms", mark=mark))
+        mark = Mark(at_most=60 if what == "import" else 100, unit=" ms") if who == "surefoot" else None
+        line = found.line(f"{who} {what}", what, found.values(f"{who} {what}", "ms"), unit=" ms", mark=mark)
+        lines.append(replace(line, who=who))
     return lines
 
 

@@ -34,6 +34,8 @@ class Line:
     unit: str = ""
     mark: Mark | None = None
     why: str = ""
+    busy: bool = False
+    """True if other work ran beside every one of the values."""
 
     @property
     def median(self) -> float | None:
@@ -45,7 +47,7 @@ class Line:
             return ""
         if self.median is None:
             return "not measured"
-        return "reached" if self.mark.reached(self.median) else "MISSED"
+        return ("reached" if self.mark.reached(self.median) else "MISSED") + (" (busy)" if self.busy else "")
 
     def as_json(self) -> dict[str, Any]:
         record = asdict(self)
@@ -109,5 +111,5 @@ def render(lines: Sequence[Line]) -> str:
 
 def tally(lines: Sequence[Line]) -> str:
     verdicts = [line.verdict for line in lines if line.mark]
-    words = ("reached", "MISSED", "not measured")
+    words = ("reached", "MISSED", "reached (busy)", "MISSED (busy)", "not measured")
     return ", ".join(f"{verdicts.count(word)} {word}" for word in words if word in verdicts)
