@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from surefoot.core.effect import OPEN, Do, Event, Status
 from surefoot.core.run import FINAL, UNFINISHED, RunStatus
