@@ -122,7 +122,7 @@ class Bench:
         quiet = sum(some <= BUSY_CORES for some in cores)
         return (
             f"other work used {statistics.median(cores):.2f} cores [{min(cores):.2f}..{max(cores):.2f}]; {quiet} of "
-            f"{len(cores)} measurements were quiet (at most {BUSY_CORES}), and where an engine has some only those count"
+            f"{len(cores)} measurements were quiet (at most {BUSY_CORES}); where an engine has some, only those count"
         )
 
 

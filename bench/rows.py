@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from bench import peers
 from bench.launch import (
@@ -283,6 +284,11 @@ def wall_ms(python: str, code: str, *args: str) -> float | None:
     return (time.perf_counter() - started) * 1e3 if done.returncode == 0 else None
 
 
+def over_bare_ms(python: str, code: str, path: str) -> float | None:
+    bare_ms, full_ms = wall_ms(python, LEAVE), wall_ms(python, code + LEAVE, path)
+    return None if bare_ms is None or full_ms is None else full_ms - bare_ms
+
+
 def importing(bench: Bench) -> list[Line]:
     """Each time is over the bare interpreter's, started right before it."""
     row = "8. import: wall time over the bare interpreter's"
@@ -300,12 +306,10 @@ def importing(bench: Bench) -> list[Line]:
             if is_peer(who) and turn > 5:
                 continue
             path = f"{folder}/known.db" if "known" in what else f"{folder}/{turn}.db"
-            (bare_ms, full_ms), cores = bench.beside(
-                lambda: (wall_ms(python, LEAVE), wall_ms(python, code + LEAVE, path))  # noqa: B023
-            )
-            if turn and bare_ms is not None and full_ms is not None:  # the first turn fills the caches
+            over_bare, cores = bench.beside(partial(over_bare_ms, python, code, path))
+            if turn and over_bare is not None:  # the first turn fills the caches
                 answers = found.by_name.setdefault(f"{who} {what}", [])
-                answers.append({"ms": full_ms - bare_ms, "others_cores": cores})
+                answers.append({"ms": over_bare, "others_cores": cores})
     lines: list[Line] = []
     for who, what, _, _ in asked:
         mark = Mark(at_most=60 if what == "import" else 100, unit=" ms") if who == "surefoot" else None
