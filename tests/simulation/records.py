@@ -92,6 +92,11 @@ def bounded(at: float, most_ticks: float = OLDEST_TICKS) -> float:
     return max(at, NOW - most_ticks * TICK) if at else 0.0
 
 
+def _told_apart(attempts: int, contract: Contract) -> int:
+    """One attempt, or several, where a rule asks; any number of them elsewhere."""
+    return min(attempts, 2 if contract.stores_refusals else 1)
+
+
 def _folded_lookups(effect: Effect) -> list[Evidence]:
     """Early noes are one; clear noes are two at most, and only the age of the last counts; errors likewise."""
     kept = [e for e in effect.evidence if e.kind == "lookup" and e.attempt == effect.attempts]
@@ -104,7 +109,7 @@ def _folded_lookups(effect: Effect) -> list[Evidence]:
     errors = [replace(e, at=errors[-1].at) for e in errors[-policy.LOOKUP_ERRORS_MAX :]]
     noes = early + clear
     ordered = noes + errors if errors and kept[-1].found == "error" else errors + noes
-    return [replace(e, attempt=1, text="", who="") for e in several + ordered]
+    return [replace(e, attempt=_told_apart(e.attempt, effect.contract), text="", who="") for e in several + ordered]
 
 
 def folded_evidence(effect: Effect) -> tuple[Evidence, ...]:
@@ -113,7 +118,11 @@ def folded_evidence(effect: Effect) -> tuple[Evidence, ...]:
     kept = [replace(e, at=1.0, attempt=0, text="", who="") for e in late]
     if effect.status in (Status.IN_DOUBT, Status.ATTEMPTED):
         answers = [e for e in effect.evidence if e.kind == "answer"][-1:]
-        kept += [replace(e, at=1.0, attempt=1, text="") for e in answers if e.attempt == effect.attempts]
+        kept += [
+            replace(e, at=1.0, attempt=_told_apart(e.attempt, effect.contract), text="")
+            for e in answers
+            if e.attempt == effect.attempts
+        ]
         kept += _folded_lookups(effect)
     return tuple(kept)
 
@@ -132,7 +141,7 @@ def fold(effect: Effect, setting: Setting, stamp: int = 0) -> Effect:
     repeats = setting.contract.kind in (Kind.NATURAL, Kind.SAME_TRANSACTION) or setting.contract.at_least_once
     return replace(
         effect,
-        attempts=min(effect.attempts, 1),
+        attempts=_told_apart(effect.attempts, effect.contract),
         unresolved=min(effect.unresolved, 1) if timed else 0,
         unsent=min(effect.unsent, 1) if timed else 0,
         unsent_at=_of_budget(effect.unsent_at, setting, wanted=effect.unresolved == 0) if timed else 0.0,
