@@ -9,10 +9,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ...core.errors import StoreError
+
 try:
     import fcntl
 except ImportError:  # no flock here: leases alone decide
     fcntl = None
+
+
+APPEAR_TRIES = 100
 
 
 class Presence:
@@ -27,10 +32,18 @@ class Presence:
         """Take this owner's lock."""
         if fcntl is None or owner_id in self._held:
             return
-        self._folder.mkdir(exist_ok=True)
-        descriptor = os.open(self._folder / str(owner_id), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = self._create(self._folder / str(owner_id))
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         self._held[owner_id] = descriptor
+
+    def _create(self, path: Path) -> int:
+        for _ in range(APPEAR_TRIES):
+            self._folder.mkdir(exist_ok=True)
+            try:
+                return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except FileNotFoundError:
+                continue  # whoever closed last removed the empty folder in between
+        raise StoreError(f"{self._folder} vanishes as soon as it is made; does something clean up beside the database?")
 
     def is_gone(self, owner_id: int) -> bool:
         """True if nobody holds that owner's lock."""

@@ -425,7 +425,10 @@ class SqliteStore:
     def log_bytes(self) -> int:
         """Size of the write-ahead log; over 64 MiB a reader is holding up its checkpoints."""
         log = self.path.with_name(self.path.name + "-wal")
-        return log.stat().st_size if log.exists() else 0
+        try:
+            return log.stat().st_size
+        except FileNotFoundError:  # the last one to close it took it away
+            return 0
 
     def close(self) -> None:
         """Close both connections and drop the marks; in a forked child nothing is touched."""
