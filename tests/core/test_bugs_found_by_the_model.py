@@ -300,14 +300,3 @@ def test_an_older_send_that_may_be_stored_as_refused_is_not_forgotten_by_an_unse
     unsent = apply(apply(again, Event(do=Do.UNSEND, at=196.5)), Event(do=Do.ATTEMPT, at=197.0, deadline_at=210.0))
     doubted = apply(unsent, Event(do=Do.LOSE, at=198.0))
     assert not isinstance(policy.next_move(doubted, 199.0, can_ask=False), policy.Send)
-
-
-def test_putting_a_parked_effect_aside_does_not_hide_the_stamp_of_who_parked_it() -> None:
-    """PARK was applied and its answer lost; the run that declared it drops it; then PARK comes again."""
-    rows = rows_of_two_runs()
-    _, taken = take(rows, 2, 11, gone=frozenset({1}))
-    park = record(2, taken, Do.PARK, 12)
-    assert park.decide(rows).verdict is Verdict.DONE
-    drop(rows)
-    assert park.decide(rows).verdict in (Verdict.DONE, Verdict.EXISTS)
-    assert rows.effects["k"].status is Status.PARKED

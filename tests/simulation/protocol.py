@@ -255,7 +255,9 @@ class Protocol:
         label = ("takeover" if lapsed else "commit", i, write, done.verdict, again)
         yield label, self.answered(settled, i, write, done, until), done.broken
         if self.unsure and done.changed and not again and i == MAY_BE_UNSURE and self.may_be_unsure(write):
-            waiting = after.workers[i]._replace(at="unsure", write=write, until=until, effect=-1, said="")
+            # If it raised the fence itself, only its stamp still tells that it was here.
+            held = self.stale_write(write, done.raised_effect, done.raised_run)
+            waiting = after.workers[i]._replace(at="unsure", write=held, until=until, effect=-1, said="")
             yield ("unsure, applied", i, write), with_worker(after, i, waiting), done.broken
             waiting = state.workers[i]._replace(at="unsure", write=write, until=until, effect=-1, said="")
             yield ("unsure, not applied", i, write), with_worker(state, i, waiting), ""
