@@ -283,7 +283,7 @@ def test_a_flip_in_the_database_file_is_never_a_raw_error(
 def test_a_flip_in_the_log_leaves_what_some_earlier_commit_left_or_is_noticed(of_log: Endings) -> None:
     of_log.show("log of a killed process")
     assert set(of_log.counts) <= {"unharmed", "older", "noticed"}, of_log.places
-    assert of_log.counts["unharmed"] and of_log.counts["older"]
+    assert of_log.counts["older"]
 
 
 def test_the_same_flips_go_unseen_by_a_plain_reader(subjects: dict[str, Subject], folder: Path) -> None:

@@ -62,7 +62,7 @@ READS = (
 )
 WAL_FULL = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA wal_autocheckpoint=30")
 FULL_LENGTH_PAGES = 128
-BIRTH_COMMITS, LIFE_COMMITS = 7, 104
+BIRTH_COMMITS, LIFE_COMMITS = 6, 104
 OWNER = Owner(id=1, pid=1, host="h", boot="b", started_at=0.0, lease_until=0.0)
 
 

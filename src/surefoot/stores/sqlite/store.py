@@ -11,7 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ...core.digest import blob_hash
 from ...core.effect import OPEN, Effect, Status
@@ -35,6 +35,7 @@ from .connection import (
 )
 from .presence import Presence
 
+R = TypeVar("R", Run, Effect)
 BUSY_SECONDS = 60.0
 COMMITS_BEFORE_LENGTHENING = 24
 REMEMBERED_MAX = 20_000
@@ -386,7 +387,7 @@ class SqliteStore:
                 rows = self._rows_of("find_unfinished_runs", (encode(statuses).decode(), limit))
             else:
                 rows = self._rows_of("find_runs", (encode(statuses).decode(),) * 2 + (limit,))
-        return [open_run(row[0], row[1], row[2], row[3]) for row in rows]
+        return self._as_asked([open_run(row[0], row[1], row[2], row[3]) for row in rows], statuses)
 
     def find_effects(self, statuses: Sequence[Status] = (), *, run_id: str = "", limit: int = 1000) -> list[Effect]:
         """Effects in these statuses and of this run, newest first."""
@@ -399,7 +400,16 @@ class SqliteStore:
                 rows = self._rows_of("find_open_effects", (named, limit))
             else:
                 rows = self._rows_of("find_effects", (named, named, limit))
-        return [open_effect("", row[0], row[1], row[2]) for row in rows]
+        found = self._as_asked([open_effect("", row[0], row[1], row[2]) for row in rows], statuses)
+        if run_id and any(effect.run != run_id for effect in found):
+            raise Damaged(str(self.path), "an index leads to another run's effect")
+        return found
+
+    def _as_asked(self, found: list[R], statuses: Sequence[str]) -> list[R]:
+        """A damaged index may lead to a sound row that was not asked for."""
+        if statuses and any(record.status not in statuses for record in found):
+            raise Damaged(str(self.path), "an index leads to a record in another status")
+        return found
 
     # --- presence -------------------------------------------------------------------------------------------------
 
