@@ -65,6 +65,10 @@ class RunState:
         self.open_effects: dict[str, Taken] = {}
         self.cut: set[str] = set()
 
+    def is_settled(self) -> bool:
+        """True if nothing is open, and nothing that was recorded is unread."""
+        return not self.open_effects and not self.replay.unread()
+
 
 class Call(Protocol):
     """One use of a step or effect in a branch. `names[0]` is its name; the others are former ones."""

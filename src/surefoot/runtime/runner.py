@@ -240,7 +240,10 @@ class Runner:
         except CancelledError as cancelled:  # before the workflow's first line
             ending = ending_of(plan, session, None, cancelled)
         ends = finish(session.state, ending, self._engine.stamps, self._engine.clock.now)
-        await uncancelled(end_tasks(session), session.drive_async(ends))
+        if session.state.is_settled() and all(task.done() for task in session.tasks):
+            await session.drive_async(ends)  # one commit, which cannot be cancelled
+        else:
+            await uncancelled(end_tasks(session), session.drive_async(ends))
         return ending.give()
 
     async def _root(self, plan: Plan, session: Session) -> Ending:

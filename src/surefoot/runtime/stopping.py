@@ -41,7 +41,9 @@ class StopSwitch:
         """A run begins."""
         with self._lock:
             self.users += 1
-        self.install()
+            first = self.users == 1
+        if first or not self._before:
+            self.install()
 
     def leave(self) -> None:
         """A run ends; after the last one the program's own handlers are back, and a stop that was asked for is done."""
