@@ -437,7 +437,7 @@ class SqliteStore:
         log = self.path.with_name(self.path.name + "-wal")
         try:
             return log.stat().st_size
-        except FileNotFoundError:  # the last one to close it took it away
+        except OSError:  # the last one to close it took it away, or there never was one
             return 0
 
     def close(self) -> None:
