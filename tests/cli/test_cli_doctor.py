@@ -144,7 +144,6 @@ def test_a_cancelled_run_with_a_parked_effect_has_to_be_decided_first(db: str, p
     assert "once more" in finding(cli, "onboard-acme")["next"]
 
 
-@pytest.mark.xfail(reason="recording the settled outcome of a cancelled run raises CancelRequested", strict=False)
 def test_a_cancelled_run_ends_when_its_effect_is_decided(db: str, parked: str, cli: Command) -> None:
     cli("cancel", "onboard-acme")
     cli("resolve", "onboard-acme", "page", "--happened", "null", "--why", "seen")
