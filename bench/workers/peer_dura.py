@@ -1,4 +1,4 @@
-"""dura (https://pypi.org/project/dura/): SQLite, threads; its file runs with SQLite's default, synchronous=FULL."""
+"""dura: SQLite, threads; its file runs with SQLite's default, synchronous=FULL."""
 
 import threading
 from typing import Any
