@@ -52,7 +52,7 @@ async def test_the_losers_recorded_steps_are_handed_out_and_no_more(db: Path) ->
 
     async def loser() -> None:
         reached.append(await fast(1))
-        reached.append(await slow(2))
+        reached.append(await endless())
 
     async def winner() -> str:
         await fast(3)

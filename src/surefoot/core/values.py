@@ -281,6 +281,9 @@ def resolve_hints(function: Callable[..., Any]) -> dict[str, Any]:
         return {name: hint for name, hint in function.__annotations__.items() if not isinstance(hint, str)}
 
 
+_ALWAYS_EXACT = frozenset({str, int, bool, type(None)})
+
+
 class ArgumentsCodec:
     """Binds, encodes and restores the arguments of one function, by parameter name.
 
@@ -315,7 +318,11 @@ class ArgumentsCodec:
         if self._ignore:
             bound = {name: value for name, value in bound.items() if name not in self._ignore}
         try:
-            return encode_canonical(bound, self._what_is_encoded)
+            for value in bound.values():
+                if type(value) not in _ALWAYS_EXACT:
+                    refuse_inexact(bound, self._what_is_encoded)
+                    break
+            return _guarded(_encode_sorted, bound, self._what_is_encoded)
         except ValueRefused as refused:
             raise self._name_culprit(bound, refused) from None
 

@@ -108,8 +108,10 @@ class Committer:
         waiter.acquire(timeout=1.0)
 
     def submit(self, pending: Pending) -> None:
-        """Queue a write and return at once; its callback tells. Order with this thread's other writes is kept."""
-        self.check_process()
+        """Queue a write and return at once; its callback tells. Order with this thread's other writes is kept.
+
+        The caller has looked for a fork already, when it entered its step or was asked to run.
+        """
         self._queue.append(pending)
         loop = pending.loop
         if loop is None:
