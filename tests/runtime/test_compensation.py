@@ -298,6 +298,18 @@ def test_compensate_outside_a_run(db: Path) -> None:
     assert LOG == ["undo 4"]
 
 
+def test_a_compensation_that_needs_an_instance_is_refused_when_it_is_made() -> None:
+    class Desk:
+        @effect(keyed(60), identity="desk:{n}", name="desk")
+        def book(self, attempt: Attempt, n: int) -> int:
+            return n
+
+    with pytest.raises(UsageError, match="instance is not recorded"):
+
+        @Desk.book.compensate
+        def _(self: Any, attempt: Attempt, receipt: int) -> None: ...
+
+
 def test_what_cannot_be_undone_says_so(db: Path) -> None:
     @effect(KEYED, identity="x:{n}", name="final")
     def final(attempt: Attempt, n: int) -> int:

@@ -24,7 +24,7 @@ from ..core.values import ArgumentsCodec, Codec, resolve_hints
 from ..runtime.outside import finders, outside_session
 from ..runtime.scope import current
 from ..runtime.session import Session
-from ..runtime.step import Named, check_function, refuse_lost_context, seconds_of
+from ..runtime.step import Named, check_function, first_name, refuse_lost_context, seconds_of
 from .attempt import Attempt
 from .classify import classify
 from .transactional import SameTransaction, perform_in_transaction
@@ -106,6 +106,11 @@ class Effect(Named, Generic[P, R]):
         """
         if function is None:
             return functools.partial(self.compensate, contract=contract, **options)
+        if first_name(function) in ("self", "cls"):
+            raise UsageError(
+                f"the compensation of {self.name!r} takes {first_name(function)!r}, but the instance is not recorded, so "
+                "nobody could give it one after a crash; write it without, as (attempt, receipt)"
+            )
         target = contract or (SameTransaction(self.contract, self.connect) if self.connect else self.contract)
         self._undo = Effect(function, target, name=f"compensate:{self.name}", **options)
         return self._undo
@@ -177,14 +182,15 @@ class Effect(Named, Generic[P, R]):
         try:
             use = self._use(session, branch, args, kwargs)
             record, settled = session.drive(perform.perform(session.state, use))
+            told = ""
+            if finish == self._outcome and session.state.run_id:
+                told = session.drive(perform.doubt_told(session.state, branch, self.name, self._reason(settled)))
         except BaseException as error:
             raise session.stop(error, branch) from error.__cause__
         finally:
             branch.busy = ""
         self.register_undo(session, branch, settled)
-        if finish == self._outcome and session.state.run_id:
-            told = session.drive(perform.doubt_told(session.state, branch, self.name, self._reason(settled)))
-            settled = self._as_told(settled, told)
+        settled = self._as_told(settled, told)
         return finish(session, branch, record, settled)
 
     def _reason(self, settled: Settled) -> str:
@@ -201,6 +207,10 @@ class Effect(Named, Generic[P, R]):
         try:
             use = self._use(session, branch, args, kwargs)
             record, settled = await session.drive_async(perform.perform(session.state, use))
+            told = ""
+            if finish == self._outcome and session.state.run_id:
+                flow = perform.doubt_told(session.state, branch, self.name, self._reason(settled))
+                told = await session.drive_async(flow)
         except BaseException as error:
             session.refuse_timer(error, branch)
             raise session.stop(error, branch) from error.__cause__
@@ -208,11 +218,9 @@ class Effect(Named, Generic[P, R]):
             session.active -= 1
             branch.busy = ""
         self.register_undo(session, branch, settled)
+        settled = self._as_told(settled, told)
         if settled.status is Status.PARKED and finish == self._receipt and session.state.run_id:
             await session.wait_for_person(branch, self._doubt(session, record, settled))
-        if finish == self._outcome and session.state.run_id:
-            flow = perform.doubt_told(session.state, branch, self.name, self._reason(settled))
-            settled = self._as_told(settled, await session.drive_async(flow))
         return finish(session, branch, record, settled)
 
     def register_undo(self, session: Session, branch: Branch, settled: Settled) -> None:
