@@ -108,8 +108,8 @@ class Effect(Named, Generic[P, R]):
             return functools.partial(self.compensate, contract=contract, **options)
         if first_name(function) in ("self", "cls"):
             raise UsageError(
-                f"the compensation of {self.name!r} takes {first_name(function)!r}, but the instance is not recorded, so "
-                "nobody could give it one after a crash; write it without, as (attempt, receipt)"
+                f"the compensation of {self.name!r} takes {first_name(function)!r}, but the instance is not recorded, "
+                "so nobody could give it one after a crash; write it without, as (attempt, receipt)"
             )
         target = contract or (SameTransaction(self.contract, self.connect) if self.connect else self.contract)
         self._undo = Effect(function, target, name=f"compensate:{self.name}", **options)
