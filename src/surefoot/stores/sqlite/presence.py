@@ -38,11 +38,11 @@ class Presence:
 
     def _create(self, path: Path) -> int:
         for _ in range(APPEAR_TRIES):
-            self._folder.mkdir(exist_ok=True)
             try:
+                self._folder.mkdir(exist_ok=True)
                 return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            except FileNotFoundError:
-                continue  # whoever closed last removed the empty folder in between
+            except (FileNotFoundError, FileExistsError):
+                continue  # whoever closed last removed the empty folder in between, perhaps inside mkdir
         raise StoreError(f"{self._folder} vanishes as soon as it is made; does something clean up beside the database?")
 
     def is_gone(self, owner_id: int) -> bool:
