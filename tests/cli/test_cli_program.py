@@ -88,7 +88,7 @@ def test_reading_registers_no_owner_and_writes_nothing(db: str, parked: str, pro
     with sqlite3.connect(db) as raw:
         assert raw.execute("SELECT count(*), max(id) FROM owners").fetchall() == before
     raw.close()
-    assert not Path(f"{db}-owners").exists()
+    assert list(Path(f"{db}-owners").iterdir()) == []
 
 
 def test_the_store_is_named_by_option_variable_or_default(tmp_path: Path, db: str, parked: str) -> None:

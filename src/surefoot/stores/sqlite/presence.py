@@ -17,7 +17,7 @@ except ImportError:  # no flock here: leases alone decide
     fcntl = None
 
 
-APPEAR_TRIES = 100
+APPEAR_TRIES = 10_000
 
 
 class Presence:
@@ -42,7 +42,7 @@ class Presence:
                 self._folder.mkdir(exist_ok=True)
                 return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             except (FileNotFoundError, FileExistsError):
-                continue  # whoever closed last removed the empty folder in between, perhaps inside mkdir
+                continue  # somebody tidied up in between, perhaps inside mkdir
         raise StoreError(f"{self._folder} vanishes as soon as it is made; does something clean up beside the database?")
 
     def is_gone(self, owner_id: int) -> bool:
@@ -71,8 +71,4 @@ class Presence:
         for owner_id, descriptor in self._held.items():
             (self._folder / str(owner_id)).unlink(missing_ok=True)
             os.close(descriptor)
-        self._held.clear()
-        try:
-            self._folder.rmdir()
-        except OSError:
-            return
+        self._held.clear()  # the empty folder stays: taking it away would race with whoever appears right now
