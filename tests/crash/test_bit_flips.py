@@ -14,6 +14,7 @@ of a killed process looks like the torn end of the log, so that the commits behi
 from __future__ import annotations
 
 import random
+import shutil
 import sqlite3
 import tempfile
 from collections import Counter
@@ -112,7 +113,7 @@ def answer(ask: Callable[[], Any]) -> Any:
 def answers(folder: Path, files: dict[str, bytes], questions: dict[str, Question]) -> Answers:
     """Put the files there, open the store and ask everything; one entry only if it does not open."""
     for old in folder.glob("*"):
-        old.unlink()
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
     for name, content in files.items():
         (folder / name).write_bytes(content)
     store = answer(lambda: SqliteStore(folder / NAME, busy_seconds=0.5))
