@@ -1,0 +1,22 @@
+"""One private PostgreSQL server for each test process that asks for it, and an empty database for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from surefoot.testing.postgres import PrivatePostgres
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PrivatePostgres]:
+    """A running server. A test that kills or reconfigures one starts its own."""
+    with PrivatePostgres() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: PrivatePostgres) -> str:
+    """The URL of a new, empty database."""
+    return postgres.create_database()
