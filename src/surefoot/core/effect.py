@@ -90,10 +90,12 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempt: int = 0
 
 
-class Effect(msgspec.Struct, frozen=True, kw_only=True):
+class Effect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One intended action and all that is known of it. Instants are seconds since the epoch; 0.0 means never.
 
-    `run` declared it; `owner` is the process and `holder` the run ("" outside any) in whose hands it is.
+    `run` declared it; `owner` is the process and `holder` the run ("" outside any) in whose hands it is. `scope` is
+    where it was first sent (account, region, ...); a resend elsewhere is refused. `takeovers` counts other processes
+    that took it since it was first sent; `generation` counts keys that were used up before it.
     """
 
     key: str
@@ -125,18 +127,23 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     deadline_at: float = 0.0
     doubted_at: float = 0.0
     compensates: str = ""
+    scope: tuple[tuple[str, str], ...] = ()
+    can_ask: bool = False
+    takeovers: int = 0
+    generation: int = 0
     evidence: tuple[Evidence, ...] = ()
     stamp: int = 0
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One move: what, when, and what it brings along."""
+    """One move: what, when, and what it brings along. `sent_key` replaces a key that is used up."""
 
     do: Do
     at: float
     receipt: bytes = b""
     reason: str = ""
     deadline_at: float = 0.0
+    sent_key: str = ""
     evidence: Evidence | None = None
 
 
@@ -205,9 +212,18 @@ def apply(effect: Effect, event: Event) -> Effect:
             doubted = effect.doubted_at or event.at
             return replace(after, unresolved=effect.unresolved + 1, doubted_at=doubted, reason=event.reason)
         case Do.ABSENT | Do.DID_NOT_HAPPEN:
-            first = _key_age(effect)
+            renewed = bool(event.sent_key)
             return replace(
-                after, unresolved=0, unsent=0, unsent_at=0.0, first_sent_at=first, doubted_at=0.0, reason=event.reason
+                after,
+                unresolved=0,
+                unsent=0,
+                unsent_at=0.0,
+                first_sent_at=0.0 if renewed else _key_age(effect),
+                doubted_at=0.0,
+                takeovers=0,
+                sent_key=event.sent_key or effect.sent_key,
+                generation=effect.generation + renewed,
+                reason=event.reason,
             )
         case Do.CONFIRM | Do.HAPPENED:
             return replace(after, unresolved=0, receipt=event.receipt, reason=event.reason)

@@ -159,6 +159,25 @@ class Diverged(SurefootError):
         )
 
 
+class ScopeChanged(Diverged):
+    """The account, region or endpoint is another one than when the intent was recorded; nothing was sent."""
+
+    def __init__(self, run_id: str, effect: str, receiver: str, field: str, recorded: str, found: str) -> None:
+        super().__init__(
+            run_id, f"the {field} of effect {effect!r} changed", [f"{field}={recorded}"], f"{field}={found}"
+        )
+        self.effect, self.receiver, self.field = effect, receiver, field
+
+    def __str__(self) -> str:
+        """Both sides, why it matters, and the way out."""
+        recorded, at = self.recorded[0], f" at {self.receiver}" if self.receiver else ""
+        return (
+            f"{self.what}: the intent was recorded with {recorded}, the code now says {self.asked}. A key protects only "
+            f"in its own {self.field}{at}, so nothing was sent or looked up. Run it with {recorded}, or end the "
+            "doubt with `surefoot resolve`."
+        )
+
+
 class NotDeterministic(UsageError):
     """The workflow chose by time or finishing order in a way that a replay could not repeat."""
 

@@ -96,6 +96,7 @@ class EffectCall(Call, Protocol):
     timeout_seconds: float
     budget_seconds: float
     can_ask: bool
+    scope: tuple[tuple[str, str], ...]
     compensates: str
 
     def register_undo(self, session: Any, settled: Any) -> None:

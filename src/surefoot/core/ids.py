@@ -14,6 +14,8 @@ from .errors import UsageError
 
 KEY_BYTES = 16
 _BASE32 = "0123456789abcdefghjkmnpqrstvwxyz"
+_BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
+SHAPES = ("uuid", "uuid5", "uuid7", "hex", "base32", "base62", "number", "sequence")
 
 
 def derive_key(namespace: str, identity: str) -> str:
@@ -23,36 +25,52 @@ def derive_key(namespace: str, identity: str) -> str:
     return hashlib.blake2b(framed, digest_size=KEY_BYTES, person=b"surefoot-key-v1").hexdigest()
 
 
-def render_key(key: str, shape: str, length: int = 0) -> str:
-    """Render a derived key as a receiver wants it.
+def next_key(key: str, generation: int) -> str:
+    """The bits under which an effect is sent again after its key was used up and its absence was proved."""
+    if not generation:
+        return key
+    framed = bytes.fromhex(key) + struct.pack(">I", generation)
+    return hashlib.blake2b(framed, digest_size=KEY_BYTES, person=b"surefoot-next-v1").hexdigest()
 
-    Shapes: `uuid` (version 4 layout), `uuid5`, `hex`, `base32` (lower case, no look-alikes), `number` (decimal digits).
-    `length` shortens `hex`, `base32` and `number`; under 16 hex digits' worth it is refused, since keys would collide.
+
+def render_key(key: str, shape: str, length: int = 0, *, prefix: str = "", at: float = 0.0) -> str:
+    """Render a derived key as a receiver wants it; stored in the intent, so it is computed once.
+
+    Shapes: `uuid` (version 4 layout), `uuid5`, `uuid7` (begins with the time `at`), `hex`, `base32` (lower case, no
+    look-alikes), `base62`, `number` (decimal digits), `sequence` (`at` in microseconds: it grows with each intent).
+    `length` shortens `hex`, `base32`, `base62` and `number`; below 64 bits it is refused, since keys would collide.
     """
     raw = int(key, 16)
     match shape:
-        case "uuid" | "uuid5":
-            version = 4 if shape == "uuid" else 5
+        case "uuid" | "uuid5" | "uuid7":
+            version = {"uuid": 4, "uuid5": 5, "uuid7": 7}[shape]
             bits = raw & ~(0xF << 76) & ~(0x3 << 62) | version << 76 | 0x2 << 62
+            if version == 7:
+                bits = bits & ((1 << 80) - 1) | int(at * 1000) << 80
             text = f"{bits:032x}"
-            return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+            text = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
         case "hex":
             text = key
         case "base32":
             text = "".join(_BASE32[raw >> shift & 31] for shift in range(125, -1, -5))
+        case "base62":
+            text = "".join(_BASE62[raw // 62**place % 62] for place in range(21, -1, -1))
         case "number":
             text = str(raw).rjust(39, "0")
+        case "sequence":
+            text = str(int(at * 1_000_000))
         case _:
-            raise UsageError(f"unknown key shape {shape!r}; expected uuid, uuid5, hex, base32 or number")
-    return text[:length] if length else text
+            raise UsageError(f"unknown key shape {shape!r}; expected {', '.join(SHAPES[:-1])} or {SHAPES[-1]}")
+    # the last digits of base62 and of a number differ most
+    return prefix + (text if not length else text[-length:] if shape == "base62" else text[:length])
 
 
 def check_key_shape(shape: str, length: int) -> None:
     """Refuse a shape that would leave fewer than 64 bits."""
     render_key("0" * 32, shape)
-    floor = {"hex": 16, "base32": 14, "number": 20}.get(shape)
+    floor = {"hex": 16, "base32": 14, "base62": 11, "number": 20}.get(shape)
     if length and floor is None:
-        raise UsageError(f"a {shape} key has its own length; leave length= out, or use hex, base32 or number")
+        raise UsageError(f"a {shape} key has its own length; leave length= out, or use hex, base32, base62 or number")
     if length and floor is not None and length < floor:
         raise UsageError(f"a {shape} key of {length} characters has fewer than 64 bits; use at least {floor}")
 

@@ -39,8 +39,9 @@ class InDoubt(msgspec.Struct, frozen=True, kw_only=True):
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
     """How one attempt ended, as far as this process can tell.
 
-    `landed`: with `receipt` (encoded). `refused`: the contract names the answer. `unsent`: certainly not sent.
-    `exists`: the receiver says it is there. `in_flight`: an earlier try is still running there. `unknown`: all else.
+    `landed`: with `receipt` (encoded), or without, when the answer says so and brings none. `unsent`: certainly not
+    sent. `unknown`: nothing is known. The others are what the contract's `Answers` name: `refused`, `exists`,
+    `in_flight`, `changed_payload`, `spent`, `expired`, `not_processed`.
     """
 
     kind: str

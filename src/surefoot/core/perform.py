@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from . import policy
 from .commands import AskReceiver, Commit, Flow, Look, Now, ReadEffect, Record, RenewLease, SendEffect, Sleep, ask
+from .contract import Contract
 from .digest import digest, short_digest
 from .effect import TERMINAL, Do, Effect, Event, Evidence, Status, apply
-from .errors import CancelRequested, Damaged, Disagreement, EffectMoved
+from .errors import CancelRequested, Damaged, Disagreement, EffectMoved, ScopeChanged
 from .flows import POLL_SECONDS, EffectCall, RunState, Taken, check, mark, preview_of, spill, unspill
-from .ids import branch_of, derive_key, render_key
+from .ids import branch_of, derive_key, next_key, render_key
 from .journal import Branch, Draft, Entry, EntryKind
 from .outcome import Answered
 from .writes import Blobs, ParkUnasked, RecordEffect, TakeEffect, Verdict
@@ -69,6 +70,7 @@ def _perform(
             state.open_effects[key] = Taken(call, outcome)
             effect, lease_until = yield from _take(state, call, key, outcome, fresh)
             try:
+                yield from _check_scope(state, call, effect)
                 effect, recorded = yield from _settle(state, call, effect, outcome, lease_until)
                 break
             except EffectMoved:
@@ -80,12 +82,23 @@ def _perform(
                 value, blobs = spill(_encode(settled), state.inline_bytes)
                 yield Record(replace(outcome, value=value), blobs)
         return effect, settled
-    except (Disagreement, CancelRequested, _NeverTaken):
+    except (Disagreement, CancelRequested, ScopeChanged, _NeverTaken):
         state.open_effects.pop(key, None)
         raise
     finally:
         if state.working.get(key) is token:
             del state.working[key]
+
+
+def _check_scope(state: RunState, call: EffectCall, effect: Effect) -> Flow[None]:
+    """Refuse to go on where the key of an open effect does not count: in another account, region or endpoint."""
+    if effect.status in TERMINAL or effect.status is Status.PARKED or effect.scope == call.scope:
+        return
+    yield from _record(state, effect, None, release=True)
+    recorded, found = dict(effect.scope), dict(call.scope)
+    field = next(name for name in (*recorded, *found) if recorded.get(name) != found.get(name))
+    sides = recorded.get(field, "(none)"), found.get(field, "(none)")
+    raise ScopeChanged(state.run_id, effect.name, effect.contract.receiver, field, *sides)
 
 
 def settled_of(effect: Effect, receipt: bytes) -> Settled:
@@ -150,7 +163,7 @@ def _proposal(
         contract=call.contract,
         request=request,
         request_digest=digest(call.arguments),
-        sent_key=render_key(key, call.contract.shape, call.contract.length),
+        sent_key=sent_key_of(call.contract, key, now),
         timeout_seconds=call.timeout_seconds,
         budget_seconds=call.budget_seconds,
         owner=state.owner,
@@ -161,8 +174,16 @@ def _proposal(
         attempted_at=now,
         deadline_at=now + policy.SEND_SLACK_SECONDS + call.timeout_seconds,
         compensates=call.compensates,
+        scope=call.scope,
+        can_ask=call.can_ask,
     )
     return effect, blobs
+
+
+def sent_key_of(contract: Contract, key: str, at: float, generation: int = 0) -> str:
+    """The key as this receiver wants it."""
+    bits = next_key(key, generation)
+    return render_key(bits, contract.shape, contract.length, prefix=contract.prefix, at=at)
 
 
 def _settle(
@@ -192,8 +213,10 @@ def _settle(
             case policy.Adopt(receipt):
                 event = Event(do=Do.CONFIRM, at=now, receipt=receipt, reason="a late answer proves it")
                 effect, recorded = yield from _finish(state, effect, event, outcome)
-            case policy.Absent(why):
-                effect = yield from _record(state, effect, Event(do=Do.ABSENT, at=now, reason=why))
+            case policy.Absent(why, used_up):
+                renewed = sent_key_of(effect.contract, effect.key, now, effect.generation + 1) if used_up else ""
+                event = Event(do=Do.ABSENT, at=now, reason=why, sent_key=renewed)
+                effect = yield from _record(state, effect, event)
             case policy.GiveUp(why):
                 event = Event(do=Do.GIVE_UP, at=now, reason=why)
                 effect, recorded = yield from _finish(state, effect, event, outcome)

@@ -6,16 +6,19 @@ back. The same function serves a live process, a resumed run, `doubts` and the m
 
 from __future__ import annotations
 
+import math
+from datetime import UTC, datetime
+from typing import assert_never
+
 import msgspec
 
-from .contract import Kind
+from .contract import UNKEYED_CODES, Bound, Kind
 from .effect import Do, Effect, Evidence, Status
 from .outcome import Answered
 
 SEND_SLACK_SECONDS = 2.0
 """The longest time between the recorded intent and the first byte; later than that the attempt is not made."""
 
-CLEAR_NOS = 2
 LOOKUP_ERRORS_MAX = 8
 FIRST_DELAY_SECONDS = 0.5
 DELAY_SECONDS_MAX = 60.0
@@ -51,9 +54,10 @@ class Adopt(msgspec.Struct, frozen=True):
 
 
 class Absent(msgspec.Struct, frozen=True):
-    """Enough clear answers say that it did not happen."""
+    """Enough clear answers say that it did not happen; when its key is `used_up`, the next try takes another."""
 
     why: str
+    used_up: bool = False
 
 
 class GiveUp(msgspec.Struct, frozen=True):
@@ -73,26 +77,52 @@ def delay_seconds(tries: int) -> float:
 def next_move(effect: Effect, now: float, *, can_ask: bool) -> Move:
     """What may be done next with an effect that is intended, in doubt or parked."""
     for evidence in reversed(effect.evidence):
-        if evidence.kind == "late" and evidence.found == "landed" and effect.status is not Status.INTENDED:
+        proved = evidence.kind == "late" and evidence.found == "landed" and evidence.value
+        if proved and effect.status is not Status.INTENDED:
             return Adopt(evidence.value)
     if effect.status is Status.PARKED:
         return Park(effect.reason)
     if effect.status is Status.INTENDED:
         return _send_unsent(effect, now)
+    told = _last_answer(effect)
+    if told in _NOT_REPEATED:
+        return _ask(effect, now) if can_ask and told != "changed_payload" else Park(_NOT_REPEATED[told])
     contract = effect.contract
     match contract.kind:
-        case Kind.SAME_TRANSACTION:
-            return _repeat(effect, now, 0.0, can_ask)
-        case Kind.NATURAL:
+        case Kind.SAME_TRANSACTION | Kind.NATURAL:
             return _repeat(effect, now, 0.0, can_ask)
         case Kind.KEYED:
-            return _repeat(effect, now, effect.first_sent_at + contract.protected_seconds, can_ask)
+            return _repeat(effect, now, protected_until(effect), can_ask)
         case Kind.LOOKUP:
             return _ask(effect, now) if can_ask else Park("its contract is lookup, but it has no @x.lookup function")
         case Kind.OPAQUE:
             if contract.at_least_once:
                 return _repeat(effect, now, 0.0, False)
             return Park("the receiver promises nothing about duplicates")
+        case _:
+            assert_never(contract.kind)
+
+
+_NOT_REPEATED = {
+    "landed": "the receiver says that it happened, and its answer holds no receipt",
+    "changed_payload": "the receiver holds another request under this key, so what it did under it is not ours alone",
+    "spent": "the key is used up and the receiver does not tell what became of the request",
+    "expired": "the receiver no longer knows the key, so it cannot tell a repeat from a new request",
+}
+"""Answers after which the same request under the same key can do no good: ask, or let a person tell."""
+
+
+def protected_until(effect: Effect) -> float:
+    """Until when a repeat under the same key is harmless; 0: for ever.
+
+    A window that is too short to survive a restart protects only while nobody else has taken the effect.
+    """
+    contract = effect.contract
+    if contract.protected_seconds == math.inf:
+        return 0.0
+    if contract.is_short and effect.takeovers:
+        return effect.first_sent_at
+    return effect.first_sent_at + contract.protected_seconds
 
 
 def _send_unsent(effect: Effect, now: float) -> Move:
@@ -104,19 +134,21 @@ def _send_unsent(effect: Effect, now: float) -> Move:
 
 def _repeat(effect: Effect, now: float, until: float, can_ask: bool) -> Move:
     """A repeat is harmless until `until` (0: for ever); later, ask; else park."""
-    spent = now > effect.doubted_at + effect.budget_seconds
+    told, margins = _last_answer(effect), effect.contract.margins
     if until and now >= until:
         why = f"first sent at {effect.first_sent_at:.0f}, protected until {until:.0f}: the key no longer protects"
-    elif _last_answer(effect) == "refused":
+    elif told == "refused":
         why = "an earlier try is unresolved and a later one was refused, which proves nothing about the first"
-    elif _last_answer(effect) == "exists" and not can_ask:
+    elif told == "exists":
         why = "the receiver says it exists; nobody can tell whether it is ours"
-    elif _last_answer(effect) == "exists":
-        return _ask(effect, now)
-    elif spent:
+    elif told == "in_flight" and now > effect.doubted_at + margins.in_flight_seconds:
+        why = (
+            f"the receiver has said for more than {margins.in_flight_seconds:g} s that an earlier try is still running"
+        )
+    elif now > effect.doubted_at + effect.budget_seconds:
         why = f"in doubt for more than {effect.budget_seconds:g} s and {effect.unresolved} tries"
     else:
-        due = effect.attempted_at + (delay_seconds(effect.unresolved) if _last_answer(effect) else 0.0)
+        due = effect.attempted_at + (delay_seconds(effect.unresolved) if told else 0.0)
         return Send(until) if now >= due else Wait(due, "a repeat under the same key is harmless; backing off")
     return _ask(effect, now) if can_ask else Park(why)
 
@@ -140,10 +172,17 @@ def _ask(effect: Effect, now: float) -> Move:
     errors = [e for e in answers if e.found == "error"]
     if len(errors) >= LOOKUP_ERRORS_MAX:
         return Park(f"the lookup failed {len(errors)} times: {errors[-1].text}")
-    lag, settled = effect.contract.lag_seconds, settled_at(effect)
+    contract, settled = effect.contract, settled_at(effect)
+    lag = contract.lag_seconds
     clear = [e.at for e in answers if e.found == "absent" and e.at >= settled]
-    if len(clear) >= CLEAR_NOS:
-        return Absent(f"the receiver showed nothing at {clear[0]:.3f} and at {clear[-1]:.3f}")
+    if len(clear) >= contract.margins.clear_nos:
+        why = f"the receiver showed nothing at {clear[0]:.3f} and at {clear[-1]:.3f}"
+        told = _last_answer(effect)
+        if told == "landed":
+            return Park(f"the receiver said that it happened, but {why}")
+        if not contract.absence:
+            return Park(f"{why}, which proves nothing: it may drop or delay what it shows")
+        return Absent(why, told in ("spent", "expired"))
     due = 0.0
     if clear:
         due = clear[-1] + lag
@@ -158,11 +197,11 @@ def judge(effect: Effect, answer: Answered) -> Do:
     """The event that an attempt's answer stands for, given what is unresolved already."""
     match answer.kind:
         case "landed":
-            return Do.CONFIRM
+            return Do.CONFIRM if answer.receipt else Do.LOSE
         case "refused":
-            earlier = effect.unresolved > 0
-            return Do.LOSE if earlier and not effect.contract.stores_refusals else Do.REFUSE
-        case "unsent":
+            stored = effect.contract.stores_refusals and answer.code not in UNKEYED_CODES
+            return Do.LOSE if effect.unresolved and not stored else Do.REFUSE
+        case "unsent" | "not_processed":
             return Do.REDOUBT if effect.unresolved else Do.UNSEND
         case "exists" if effect.contract.owned:
             return Do.CONFIRM
@@ -184,24 +223,59 @@ def send_until(now: float, until: float) -> float:
 
 
 def explain(effect: Effect, now: float) -> str:
-    """The arithmetic behind an effect that is not settled, for people."""
+    """The arithmetic behind an effect that is not settled, and what happens next, for people."""
     contract = effect.contract
     parts = [f"{effect.status}, {contract.kind}"]
     if effect.first_sent_at:
         parts.append(f"first sent {_ago(now - effect.first_sent_at)} ago")
     if contract.kind is Kind.KEYED and effect.first_sent_at:
-        left = effect.first_sent_at + contract.protected_seconds - now
-        state = f"protects for another {_ago(left)}" if left > 0 else "no longer protects"
-        parts.append(
-            f"window {_ago(contract.window_seconds)}, relied on for {contract.margin:.0%} of it: the key {state}"
-        )
-    if contract.kind is Kind.LOOKUP and effect.status is Status.IN_DOUBT:
-        left = settled_at(effect) - now
-        counts = f"counts in {_ago(left)}" if left > 0 else "counts now"
-        parts.append(f"an empty answer {counts}; lag {contract.lag_seconds:g} s")
+        parts.append(_window(effect, now))
+    if effect.status is Status.PARKED:
+        return "; ".join([*parts, effect.reason] if effect.reason else parts)
     if effect.reason:
         parts.append(effect.reason)
+    match next_move(effect, now, can_ask=effect.can_ask):
+        case Send():
+            parts.append("the next owner sends it again under the same key")
+        case Ask():
+            parts.append(f"the next owner asks the receiver{_by(effect)}, lag {contract.lag_seconds:g} s")
+        case Wait(until, why):
+            asks = f", then asking{_by(effect)}; lag {contract.lag_seconds:g} s" if _is_asking(effect) else ""
+            parts.append(f"{why} until {_clock(until)}{asks}")
+        case Park(why):
+            parts.append(f"a person has to tell: {why}")
+        case Adopt():
+            parts.append("a late answer proves that it happened")
+        case Absent(why):
+            parts.append(f"{why}: it is sent again")
+        case GiveUp(why):
+            parts.append(why)
     return "; ".join(parts)
+
+
+def _window(effect: Effect, now: float) -> str:
+    contract, until = effect.contract, protected_until(effect)
+    if not until:
+        return "its key is kept for ever"
+    left = until - now
+    state = f"protects for another {_ago(left)}" if left > 0 else "no longer protects"
+    if contract.bound in (Bound.UNKNOWN, Bound.STATE) and not contract.window_seconds:
+        return f"its window is not known, {_ago(contract.protected_seconds)} are relied on: the key {state}"
+    if contract.is_short and effect.takeovers:
+        return f"window {_ago(contract.window_seconds)}, too short to be relied on after a restart: the key {state}"
+    return f"window {_ago(contract.window_seconds)}, relied on for {_ago(contract.protected_seconds)}: the key {state}"
+
+
+def _is_asking(effect: Effect) -> bool:
+    return any(e.kind == "lookup" and e.attempt == effect.attempts for e in effect.evidence)
+
+
+def _by(effect: Effect) -> str:
+    return f" by {effect.contract.asks_by}" if effect.contract.asks_by else ""
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%SZ")
 
 
 def _ago(seconds: float) -> str:

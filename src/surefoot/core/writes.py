@@ -317,7 +317,15 @@ class TakeEffect(Write, frozen=True, kw_only=True):
         holder = view.owner(held.owner) if held.owner else None
         if not is_for(held, self.run_id) and not self.vantage.may_take_from(held.owner, holder):
             return Answer(Verdict.BUSY, effect=held, holder=holder.name() if holder else "")
-        taken = replace(held, fence=held.fence + 1, owner=self.vantage.owner, holder=self.run_id)
+        moved = held.owner != self.vantage.owner
+        taken = replace(
+            held,
+            fence=held.fence + 1,
+            owner=self.vantage.owner,
+            holder=self.run_id,
+            takeovers=held.takeovers + moved,
+            can_ask=asked.can_ask,
+        )
         if held.status is Status.ATTEMPTED:
             why = "its sender stopped before the answer was recorded"
             taken = apply(taken, Event(do=Do.LOSE, at=at, reason=why))

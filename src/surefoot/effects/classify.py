@@ -81,12 +81,7 @@ def classify(error: Exception, contract: Contract) -> Answered:
         return Answered(kind="exists", reason=reason)
     if was_not_sent(error):
         return Answered(kind="unsent", reason=reason)
-    for code in codes_of(error):
-        for kind, named in (
-            ("refused", contract.refuses),
-            ("in_flight", contract.in_flight),
-            ("exists", contract.exists),
-        ):
-            if code in named:
-                return Answered(kind=kind, reason=reason, code=code)
+    named = contract.answers.meaning(codes_of(error))
+    if named is not None:
+        return Answered(kind=named[0], reason=reason, code=named[1])
     return Answered(kind="unknown", reason=reason)

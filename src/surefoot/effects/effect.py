@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from ..core import perform
-from ..core.contract import Contract, Kind
+from ..core.contract import Contract, Kind, Promises
 from ..core.effect import Effect as EffectRecord
 from ..core.effect import Evidence, Status
 from ..core.errors import Abandoned, Exists, Refused, RunWaiting, Several, Suspend, UsageError, ValueRefused
@@ -25,7 +25,7 @@ from ..runtime.outside import finders, outside_session
 from ..runtime.scope import current
 from ..runtime.session import Session
 from ..runtime.step import Named, check_function, first_name, refuse_lost_context, seconds_of
-from .attempt import Attempt
+from .attempt import Attempt, Scope, pin_scope
 from .classify import classify
 from .transactional import SameTransaction, perform_in_transaction
 
@@ -43,9 +43,10 @@ class Effect(Named, Generic[P, R]):
     def __init__(
         self,
         function: Callable[..., R],
-        contract: Contract | SameTransaction,
+        contract: Contract | Promises,
         *,
         identity: str | Callable[..., str] | None = None,
+        scope: Scope | Callable[[], Scope] | None = None,
         timeout: timedelta | float = DEFAULT_TIMEOUT_SECONDS,
         budget: timedelta | float = DEFAULT_BUDGET_SECONDS,
         name: str | None = None,
@@ -54,10 +55,10 @@ class Effect(Named, Generic[P, R]):
         """See `effect`."""
         super().__init__(function, "effect", name)
         self.connect = contract.connect if isinstance(contract, SameTransaction) else None
-        self.contract = contract.contract if isinstance(contract, SameTransaction) else contract
+        self.contract = contract if isinstance(contract, Contract) else contract.contract
         former = (formerly,) if isinstance(formerly, str) else tuple(formerly)
         self.names = (self.name, *(check_name(n, "former name") for n in former))
-        self.identity = identity
+        self.identity, self.scope = identity, scope
         self.timeout_seconds = seconds_of(timeout, f"effect {self.name!r}: timeout") or DEFAULT_TIMEOUT_SECONDS
         self.budget_seconds = seconds_of(budget, f"effect {self.name!r}: budget") or DEFAULT_BUDGET_SECONDS
         names = list(inspect.signature(function).parameters)
@@ -72,6 +73,8 @@ class Effect(Named, Generic[P, R]):
         self.arguments = ArgumentsCodec(function, f"effect {self.name!r}", skip=self.skip)
         if isinstance(identity, str):
             check_identity(identity, names[self.skip :])
+        if scope is not None and not callable(scope):
+            pin_scope(scope, self.name)
         self._codec: Codec | None = None
         self._lookup: Callable[..., Any] | None = None
         self._undo: Effect[..., Any] | None = None
@@ -97,7 +100,12 @@ class Effect(Named, Generic[P, R]):
         return function
 
     def compensate(
-        self, function: Callable[..., Any] | None = None, /, *, contract: Contract | None = None, **options: Any
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        contract: Contract | Promises | None = None,
+        **options: Any,
     ) -> Any:
         """Register the function that undoes a confirmed effect, given the attempt and the receipt.
 
@@ -175,6 +183,11 @@ class Effect(Named, Generic[P, R]):
         _ = self.codec  # a receipt that could not be read back is refused before anything is sent
         bound = self.arguments.bind(args[self.skip - 1 :], kwargs)
         return EffectUse(self, branch, self.arguments.encode(bound), self._identity_of(bound), owner)
+
+    def pinned_scope(self) -> tuple[tuple[str, str], ...]:
+        """Where a request of this effect goes now; compared with the intent before each resend."""
+        scope = self.scope() if callable(self.scope) else self.scope
+        return pin_scope(scope, self.name) if scope else ()
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], finish: Callable[..., Any]) -> Any:
         session, branch = self._place()
@@ -321,6 +334,7 @@ class EffectUse:
         self.contract = effect.contract
         self.timeout_seconds, self.budget_seconds = effect.timeout_seconds, effect.budget_seconds
         self.can_ask = effect._lookup is not None  # pyright: ignore[reportPrivateUsage]
+        self.scope = effect.pinned_scope()
 
     def register_undo(self, session: Session, settled: Settled) -> None:
         """Remember how to undo it when the run fails."""
@@ -450,9 +464,10 @@ finders.append(find_call)
 
 
 def effect(
-    contract: Contract | SameTransaction,
+    contract: Contract | Promises,
     *,
     identity: str | Callable[..., str] | None = None,
+    scope: Scope | Callable[[], Scope] | None = None,
     timeout: timedelta | float = DEFAULT_TIMEOUT_SECONDS,
     budget: timedelta | float = DEFAULT_BUDGET_SECONDS,
     name: str | None = None,
@@ -462,17 +477,25 @@ def effect(
 
     The function's first parameter is `attempt`; callers leave it out. `identity` is the business key, such as
     `"review:{partner}"`, claimed once in the whole store; without it the run's id and the place in the workflow are the
-    identity. `timeout` (seconds) bounds one try: pass `attempt.timeout` to your client. `budget` bounds how long an
+    identity. `scope` names where it goes (account, environment, region, endpoint, credential): it is recorded with the
+    intent, and a resend elsewhere raises ScopeChanged, since the key would not count there. `timeout` (seconds) bounds one try: pass `attempt.timeout` to your client. `budget` bounds how long an
     effect that was not sent, or may be repeated, is tried again, across restarts. When the call returns, the outcome is
     on disk. A crash inside leaves an intent; the next owner settles it by `contract` alone.
     """
-    if not isinstance(cast("Any", contract), Contract | SameTransaction):
+    if not isinstance(cast("Any", contract), Contract | Promises) or isinstance(cast("Any", contract), Effect):
         raise UsageError(
-            "@effect needs a contract: @effect(keyed(...)), natural(), lookup(...), opaque() or "
-            f"same_transaction(...); found {contract!r}"
+            "@effect needs a contract: @effect(keyed(...)), natural(), lookup(...), opaque(), same_transaction(...) or "
+            f"receivers.get(...); found {contract!r}"
         )
     return lambda function: Effect(
-        function, contract, identity=identity, timeout=timeout, budget=budget, name=name, formerly=formerly
+        function,
+        contract,
+        identity=identity,
+        scope=scope,
+        timeout=timeout,
+        budget=budget,
+        name=name,
+        formerly=formerly,
     )
 
 

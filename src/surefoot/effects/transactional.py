@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..core.contract import Contract, Kind
+from ..core.contract import Answers, Contract, Kind
 from ..core.errors import UsageError
 from ..stores.queries import load_queries
 
@@ -36,7 +36,7 @@ def same_transaction(connect: Callable[[], Any]) -> SameTransaction:
     """
     if not callable(connect):
         raise UsageError("same_transaction(connect) needs a function that returns a new DB-API connection")
-    return SameTransaction(Contract(kind=Kind.SAME_TRANSACTION, header="", refuses=()), connect)
+    return SameTransaction(Contract(kind=Kind.SAME_TRANSACTION, key_name="", answers=Answers(refused=())), connect)
 
 
 def create_receipts_table(connection: Any) -> None:
