@@ -139,7 +139,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One receiver's promise. Seconds throughout; `receiver` is its name in the catalog, "" for one written by hand.
 
     `asks_by` names the field by which the lookup finds us. `absence=False` says that an empty answer of the lookup
-    proves nothing. `owned=True` says that whatever exists under the key is ours.
+    proves nothing. `owned=True` says that whatever exists under the key is ours. `code_at` says where an answer's body
+    holds its codes, as "error.code" or "errors.*.code"; () means the usual places.
     """
 
     kind: Kind
@@ -157,6 +158,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     length: int = 0
     prefix: str = ""
     answers: Answers = DEFAULT_ANSWERS
+    code_at: tuple[str, ...] = ()
     stores_refusals: bool = False
     at_least_once: bool = False
     owned: bool = False
