@@ -30,7 +30,7 @@ TIERS = (
     ("stores",),
     ("runtime",),
     ("effects", "receivers"),
-    ("http", "inbox", "outbox"),
+    ("http", "inbox", "outbox", "credentials"),
     ("integrations", "cli", "web", "demo"),
 )
 TIER_OF = {folder: number for number, tier in enumerate(TIERS) for folder in tier}
