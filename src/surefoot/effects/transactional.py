@@ -7,7 +7,6 @@ DB-API connection will do; SQLite too.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,10 +14,10 @@ import msgspec
 
 from ..core.contract import Answers, Contract, Kind
 from ..core.errors import UsageError
+from ..stores.paramstyle import style_of, with_marks
 from ..stores.queries import load_queries
 
 _SQL = load_queries(__file__, "receipts.sql")
-_MARKS = {"qmark": "?", "format": "%s", "pyformat": "%s", "numeric": ":1"}
 
 
 class SameTransaction(msgspec.Struct, frozen=True):
@@ -48,19 +47,7 @@ def create_receipts_table(connection: Any) -> None:
 
 
 def _statement(connection: Any, name: str) -> str:
-    module = sys.modules.get(type(connection).__module__.partition(".")[0])
-    style = getattr(module, "paramstyle", "qmark")
-    mark = _MARKS.get(style)
-    if mark is None:
-        raise UsageError(
-            f"the driver of {type(connection)!r} uses paramstyle {style!r}; expected one of {sorted(_MARKS)}"
-        )
-    statement = _SQL[name]
-    if style == "numeric":
-        for number in range(1, statement.count("?") + 1):
-            statement = statement.replace("?", f":{number}", 1)
-        return statement
-    return statement.replace("?", mark)
+    return with_marks(_SQL[name], style_of(connection))
 
 
 def perform_in_transaction(connection: Any, key: str, request_digest: bytes, body: Callable[[], bytes]) -> bytes:
