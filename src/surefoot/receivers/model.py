@@ -1,0 +1,480 @@
+"""What one receiver does with repeats, as data: one `Receiver` per service and group of operations.
+
+Every fact that decides something is typed; a short text of ours may stand beside it. What no source says is `unknown`
+(or None for a number) and is never relied on: a guess here would become a second charge somewhere else.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict
+
+from ..core.contract import Bound, Contract, Margins, Meaning
+
+
+class Class(StrEnum):
+    """How a receiver guards against duplicates; `CLASSES` says each in a sentence."""
+
+    KEY_REPLAY = "key_replay"
+    KEY_REJECT_WITH_POINTER = "key_reject_with_pointer"
+    KEY_REJECT = "key_reject"
+    NATURAL_KEY = "natural_key"
+    UPSERT = "upsert"
+    CONDITIONAL = "conditional"
+    STATE_KEY = "state_key"
+    SILENT_DROP_WINDOW = "silent_drop_window"
+    HEURISTIC_WINDOW = "heuristic_window"
+    TWO_STEP_COMMIT = "two_step_commit"
+    MONOTONIC_SEQUENCE = "monotonic_sequence"
+    SESSION_SCOPED = "session_scoped"
+    LOOKUP_ONLY = "lookup_only"
+    LOOKUP_BY_EVENT = "lookup_by_event"
+    NONE = "none"
+    MIXED = "mixed"
+    SINGLE_USE_SECRET = "single_use_secret"
+    ROTATING_REUSABLE_SECRET = "rotating_reusable_secret"
+    REUSABLE_SECRET = "reusable_secret"
+
+
+CLASSES: dict[Class, str] = {
+    Class.KEY_REPLAY: "keeps the caller's key for a time and answers a repeat with the first result",
+    Class.KEY_REJECT_WITH_POINTER: "refuses a used key and names what the first request made: the refusal is a receipt",
+    Class.KEY_REJECT: "refuses a used key and does not say what the first request made",
+    Class.NATURAL_KEY: "keeps an id, a name or a pair that the caller chose unique while the object exists",
+    Class.UPSERT: "creates or updates by a key that the caller chose; a repeat writes the same again",
+    Class.CONDITIONAL: "acts only if a precondition holds; a repeat fails with a known code",
+    Class.STATE_KEY: "drops repeats while the thing that the key names is open; later the key opens another one",
+    Class.SILENT_DROP_WINDOW: "accepts and drops a repeat inside a window, without a sign of it",
+    Class.HEURISTIC_WINDOW: "guesses repeats from their content within seconds or minutes",
+    Class.TWO_STEP_COMMIT: "first makes something harmless that has an id, then commits that id once",
+    Class.MONOTONIC_SEQUENCE: "accepts only a number above the last one of a named producer",
+    Class.SESSION_SCOPED: "drops repeats of one client session, which a crash ends",
+    Class.LOOKUP_ONLY: "does not guard, but a mark can be attached and asked for",
+    Class.LOOKUP_BY_EVENT: "does not guard; only a later event tells that it happened",
+    Class.NONE: "does not guard, and cannot be asked dependably",
+    Class.MIXED: "guards some operations and others not",
+    Class.SINGLE_USE_SECRET: "hands out a token that is used up by its use",
+    Class.ROTATING_REUSABLE_SECRET: "hands out a new token at each use and lets the old one live on",
+    Class.REUSABLE_SECRET: "hands out a token that may be used again and again",
+}
+
+TOKENS = (Class.SINGLE_USE_SECRET, Class.ROTATING_REUSABLE_SECRET, Class.REUSABLE_SECRET)
+
+
+class Category(StrEnum):
+    """What a service is for."""
+
+    PAYMENTS = "payments"
+    COMMERCE = "commerce"
+    EMAIL = "email"
+    SMS = "sms"
+    CHAT = "chat"
+    CALENDAR = "calendar"
+    TRACKER = "tracker"
+    SUPPORT = "support"
+    CRM = "crm"
+    INCIDENT = "incident"
+    DOCUMENTS = "documents"
+    STORAGE = "storage"
+    DATABASE = "database"
+    CLOUD = "cloud"
+    MESSAGING_INFRA = "messaging_infra"
+    STANDARD = "standard"
+    OAUTH = "oauth"
+
+
+class Known(StrEnum):
+    """Whether something is so, as far as a source says."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+class Stakes(StrEnum):
+    """What a duplicate would cost: money, a message that somebody reads, or a thing that can be taken back."""
+
+    MONEY = "money"
+    MESSAGE = "message"
+    REVERSIBLE = "reversible"
+
+
+class KeyPlace(StrEnum):
+    """Where in a request the key goes; wider than the contract's `Place`, which knows what the runtime can fill in."""
+
+    HEADER = "header"
+    BODY = "body"
+    QUERY = "query"
+    PATH = "path"
+    MAIL_HEADER = "mail_header"
+    PROPERTY = "property"
+    GRAPHQL_DIRECTIVE = "graphql_directive"
+    NONE = "none"
+
+
+class KeyShape(StrEnum):
+    """What a key has to look like. `any`: a text within the limits. `receiver_made`: asked for first, then used."""
+
+    ANY = "any"
+    UUID = "uuid"
+    UUID4 = "uuid4"
+    UUID5 = "uuid5"
+    UUID7 = "uuid7"
+    HEX = "hex"
+    NUMBER = "number"
+    SEQUENCE = "sequence"
+    RECEIVER_MADE = "receiver_made"
+
+
+class Charset(StrEnum):
+    """Which characters a key may hold.
+
+    `token`: letters, digits, `-` and `_`. `dns`: lower-case letters, digits and `-`. `alphanumeric`: letters and
+    digits. `base32hex`: `0` to `9` and `a` to `v`. `hex`: `0` to `9` and `a` to `f`.
+    """
+
+    ANY = "any"
+    TOKEN = "token"
+    DNS = "dns"
+    ALPHANUMERIC = "alphanumeric"
+    BASE32HEX = "base32hex"
+    HEX = "hex"
+    DIGITS = "digits"
+
+
+class Late(StrEnum):
+    """What a repeat does after the window: acts a second time, is rejected, cannot be late, or nobody says."""
+
+    RUNS_AGAIN = "runs_again"
+    REJECTED = "rejected"
+    NEVER = "never"
+    UNKNOWN = "unknown"
+
+
+class InFlight(StrEnum):
+    """What happens to a second request while the first still runs."""
+
+    REJECTED = "rejected"
+    WAITS = "waits"
+    ONE_WINS = "one_wins"
+    BOTH_RUN = "both_run"
+    UNKNOWN = "unknown"
+
+
+class LookupKind(StrEnum):
+    """How a receiver is asked: by the object's key, a list, an index that lags behind, or an event that comes."""
+
+    GET = "get"
+    LIST = "list"
+    SEARCH = "search"
+    EVENT = "event"
+
+
+class Do(StrEnum):
+    """What to do with an effect in doubt; `DOES` says each in a sentence."""
+
+    RESEND = "resend"
+    LOOKUP_FIRST = "lookup_first"
+    LOOKUP_THEN_RESEND = "lookup_then_resend"
+    LOOKUP_THEN_PARK = "lookup_then_park"
+    RESEND_IF_CONSUMER_DROPS_REPEATS = "resend_if_consumer_drops_repeats"
+    CANCEL_OR_PARK = "cancel_or_park"
+    WAIT_FOR_EVENT = "wait_for_event"
+    PARK = "park"
+    NEW_INTENT = "new_intent"
+
+
+DOES: dict[Do, str] = {
+    Do.RESEND: "send the stored request again under the stored key, to the same place",
+    Do.LOOKUP_FIRST: "ask first, and send again only after a dependable no",
+    Do.LOOKUP_THEN_RESEND: "ask, wait out the lag, ask again; after two clear noes send again",
+    Do.LOOKUP_THEN_PARK: "ask; without a clear yes a person tells",
+    Do.RESEND_IF_CONSUMER_DROPS_REPEATS: "send again only when the consumer is known to drop repeats; else a person tells",
+    Do.CANCEL_OR_PARK: "undo whatever the key made, then begin anew; else a person tells",
+    Do.WAIT_FOR_EVENT: "wait for the receiver's event, then a person tells",
+    Do.PARK: "a person tells",
+    Do.NEW_INTENT: "another request is another effect under another key",
+}
+
+
+class TokenMode(StrEnum):
+    """What becomes of a refresh token when it is used.
+
+    `strict`: spent at once. `grace`: may be repeated for a time. `reusable`: stays. `rotating_reusable`: a new one
+    comes and the old one stays valid.
+    """
+
+    STRICT = "strict"
+    GRACE = "grace"
+    REUSABLE = "reusable"
+    ROTATING_REUSABLE = "rotating_reusable"
+
+
+class Level(StrEnum):
+    """Where the core facts come from, best first."""
+
+    DOCUMENTED = "documented"
+    DOCUMENTED_COPY = "documented_copy"
+    SPEC = "spec"
+    SDK_SOURCE = "sdk_source"
+    SECONDARY = "secondary"
+    INFERRED = "inferred"
+    GENERAL_KNOWLEDGE = "general_knowledge"
+    DECLARED = "declared"
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Base of everything here: strict, so that a misspelled field is an error and not a fact that nobody reads."""
+
+
+class Key(Fact, frozen=True):
+    """The key. `also` names other places it may go instead; lengths are in characters, None where nothing is said."""
+
+    place: KeyPlace = KeyPlace.NONE
+    name: str = ""
+    also: tuple[str, ...] = ()
+    required: Known = Known.UNKNOWN
+    shape: KeyShape = KeyShape.ANY
+    min_length: int | None = None
+    max_length: int | None = None
+    charset: Charset = Charset.ANY
+    prefix: str = ""
+    quoted: bool = False
+    text: str = ""
+
+
+class Window(Fact, frozen=True):
+    """How long a key protects, counted from the first request. `seconds` is None where no number is known."""
+
+    seconds: float | None = None
+    bound: Bound = Bound.UNKNOWN
+    late: Late = Late.UNKNOWN
+    text: str = ""
+
+
+class Replay(Fact, frozen=True):
+    """What is stored under a key and comes back: successes, refusals (4xx), errors (5xx)."""
+
+    success: Known = Known.UNKNOWN
+    refusals: Known = Known.UNKNOWN
+    errors: Known = Known.UNKNOWN
+    answers_with: str = ""
+    text: str = ""
+
+
+class Marker(Fact, frozen=True):
+    """How a replayed answer is told from a first one: a `header`, a `body` field or a `status`, with its value."""
+
+    place: str
+    name: str = ""
+    value: str = ""
+
+
+class Answer(Fact, frozen=True):
+    """What one answer means. `codes` stand in the body (see `Receiver.code_at`); without any, `status` alone tells.
+
+    `ours` says how to tell whether what exists is ours; `then` what to do next.
+    """
+
+    means: Meaning
+    status: tuple[int, ...] = ()
+    codes: tuple[str, ...] = ()
+    ours: str = ""
+    then: str = ""
+
+
+class Lookup(Fact, frozen=True):
+    """One way to ask. `by` is the field in which we find our own mark; `lag_seconds` is None where not documented.
+
+    `absence=True` says that an empty answer, given after the lag, proves that it is not there.
+    """
+
+    how: str
+    by: str
+    kind: LookupKind
+    lag_seconds: float | None = None
+    absence: bool = False
+    text: str = ""
+
+
+class Undo(Fact, frozen=True):
+    """One way to take it back. `keyed`: whether the undoing call has a key of its own. `until`: its deadline."""
+
+    call: str
+    keyed: Known = Known.UNKNOWN
+    until: str = ""
+
+
+class Action(Fact, frozen=True):
+    """What to do in doubt: within the window, past it, when the request changed, after a 5xx. `why`: an exception."""
+
+    within: Do
+    past: Do
+    changed: Do = Do.PARK
+    after_5xx: Do | None = None
+    why: str = ""
+
+
+class Variant(Fact, frozen=True):
+    """What differs for one operation, or once an account setting is on; what is not said stays as it is."""
+
+    text: str = ""
+    class_: Class | None = msgspec.field(name="class", default=None)
+    key: Key | None = None
+    window: Window | None = None
+    action: Action | None = None
+    answers: tuple[Answer, ...] | None = None
+    lookups: tuple[Lookup, ...] | None = None
+    stakes: Stakes | None = None
+
+
+class Setting(Variant, frozen=True):
+    """A setting of the account that switches protection on or changes it. `default` is whether it is on unasked."""
+
+    default: Known = Known.UNKNOWN
+
+
+class Step(Fact, frozen=True):
+    """One half of a prepare-and-commit pair: the call, what a repeat of it does, how it is asked for."""
+
+    call: str
+    repeat: str = ""
+    answers: tuple[Answer, ...] = ()
+    lookup: Lookup | None = None
+
+
+class Token(Fact, frozen=True):
+    """What a refresh token does when it is used. `grace_seconds` is None where nothing is said, and then none is given.
+
+    `revokes_family`: whether a second use revokes every token of the family. `one_at_a_time`: only one process may
+    refresh. `refusals`: the codes that say that the token is spent.
+    """
+
+    mode: TokenMode
+    grace_seconds: float | None = None
+    revokes_family: Known = Known.UNKNOWN
+    one_at_a_time: bool = True
+    refusals: tuple[str, ...] = ("invalid_grant",)
+    text: str = ""
+
+
+class Source(Fact, frozen=True):
+    """Where a fact was read, what kind of page that is, and the page's date as far as it has one."""
+
+    ref: str
+    kind: str = "docs"
+    dated: str = "undated"
+    text: str = ""
+
+
+class Client(Fact, frozen=True):
+    """How many requests one call of a client library sent when the answer was lost, with its defaults (measured).
+
+    More than one without a guard means: switch its retries off, since one attempt has to be one request.
+    """
+
+    package: str
+    version: str
+    call: str
+    closed: int
+    reset: int
+    status_500: int
+    status_503: int
+    guard: str = "none"
+
+
+class LookupMargins(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How long to wait until a lookup shows what was accepted, in seconds.
+
+    A documented lag is multiplied and never taken below `floor_seconds`; without one the kind of the lookup decides.
+    """
+
+    documented_multiplier: float = 3.0
+    floor_seconds: float = 10.0
+    list_seconds: float = 30.0
+    search_seconds: float = 300.0
+    event_seconds: float = 900.0
+
+
+class Receiver(Fact, frozen=True):
+    """One service and one group of its operations. `contract` is what `@effect` stores; `with_` narrows it.
+
+    `scope` names what a key is bound to: account, environment, region, endpoint, credential. `code_at` are the places
+    in a JSON answer that hold the code. `marks` names the field that can carry our identity. The rest has docstrings of
+    its own. Equal receivers derive equal contracts.
+    """
+
+    id: str
+    name: str
+    category: Category
+    class_: Class = msgspec.field(name="class")
+    action: Action
+    stakes: Stakes
+    operations: tuple[str, ...] = ()
+    api_version: str = ""
+    key: Key = Key()
+    scope: tuple[str, ...] = ()
+    scope_text: str = ""
+    window: Window = Window()
+    payload_compared: Known = Known.UNKNOWN
+    payload_text: str = ""
+    replay: Replay = Replay()
+    marker: Marker | None = None
+    in_flight: InFlight = InFlight.UNKNOWN
+    in_flight_text: str = ""
+    answers: tuple[Answer, ...] = ()
+    code_at: tuple[str, ...] = ()
+    lookups: tuple[Lookup, ...] = ()
+    marks: str = ""
+    undo: tuple[Undo, ...] = ()
+    variants: dict[str, Variant] = {}
+    settings: dict[str, Setting] = {}
+    prepares: Step | None = None
+    commits: Step | None = None
+    token: Token | None = None
+    pitfalls: tuple[str, ...] = ()
+    clients: tuple[Client, ...] = ()
+    sources: tuple[Source, ...] = ()
+    level: Level = Level.DECLARED
+    level_text: str = ""
+    checked: str = ""
+    margins: Margins = Margins()
+    lookup_margins: LookupMargins = LookupMargins()
+    asks: str = ""
+    consumer_drops_repeats: bool = False
+    at_least_once: bool = False
+    owned: bool = False
+
+    @property
+    def contract(self) -> Contract:
+        """The contract that an effect stores; UsageError for one that has two, or none that is allowed."""
+        from .derive import contract_of
+
+        return contract_of(self)
+
+    @property
+    def prepare(self) -> Contract:
+        """Of a prepare-and-commit pair the first half: harmless, and asked for after a crash."""
+        from .derive import prepare_of
+
+        return prepare_of(self)
+
+    @property
+    def commit(self) -> Contract:
+        """Of a prepare-and-commit pair the second half: by an id that can be committed once."""
+        from .derive import commit_of
+
+        return commit_of(self)
+
+    def with_(self, **changes: Any) -> Receiver:
+        """This receiver, narrowed; see `surefoot.receivers.narrow.narrow` for what may be said. UsageError for a contradiction."""
+        from .narrow import narrow
+
+        return narrow(self, **changes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The facts by field name."""
+        return asdict(self)
