@@ -68,9 +68,9 @@ def is_sqlalchemy(connection: Any) -> bool:
 
 def is_async(connection: Any) -> bool:
     """True if statements on it are awaited."""
-    method = connection.connection if _is_session(connection) else getattr(connection, "exec_driver_sql", None)
-    method = method if is_sqlalchemy(connection) else getattr(connection, "execute", getattr(connection, "cursor", None))
-    return inspect.iscoroutinefunction(method) or "aiosqlite" in _tops(connection)
+    if is_sqlalchemy(connection):
+        return inspect.iscoroutinefunction(connection.connection if _is_session(connection) else connection.commit)
+    return inspect.iscoroutinefunction(getattr(connection, "commit", None))
 
 
 def _is_session(connection: Any) -> bool:

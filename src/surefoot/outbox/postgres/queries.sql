@@ -1,0 +1,29 @@
+-- name: claim
+-- Take so many rows that are due and nobody works on; of rows in one order only the first that is open.
+UPDATE surefoot_outbox SET claimed_by = ?, claimed_until = ?, claims = claims + 1
+WHERE number IN (
+    SELECT number FROM surefoot_outbox AS mine
+    WHERE ended_at IS NULL AND due_at <= ? AND claimed_until <= ? AND claims BETWEEN ? AND ?
+      AND NOT EXISTS (
+        SELECT 1 FROM surefoot_outbox AS earlier
+        WHERE earlier.ended_at IS NULL AND earlier.ordered_by IS NOT NULL
+          AND earlier.ordered_by = mine.ordered_by AND earlier.number < mine.number
+      )
+    ORDER BY number LIMIT ? FOR UPDATE SKIP LOCKED
+);
+
+-- name: has_table
+-- Is the outbox here at all?
+SELECT 1 WHERE to_regclass('surefoot_outbox_database') IS NOT NULL;
+
+-- name: lock
+-- Two programs that start together create the tables one after the other.
+SELECT pg_advisory_xact_lock(7241190320551);
+
+-- name: notify
+-- Wake whoever listens; sent at this statement's own commit.
+SELECT pg_notify('surefoot_outbox', '');
+
+-- name: listen
+-- From now on, be told.
+LISTEN surefoot_outbox;
