@@ -97,9 +97,8 @@ class Engine:
         """Return once the ledger holds `count` lines of this kind; TimeoutError after `timeout` real seconds."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._seen[what] >= count, timeout):
-                raise TimeoutError(
-                    f"{self.behaviour.name}: {count} x {what!r} expected, the ledger has {dict(self._seen)}"
-                )
+                seen = dict(self._seen)
+                raise TimeoutError(f"{self.behaviour.name}: expected {count} x {what!r}, found {seen} in the ledger")
 
     def close(self) -> None:
         """End everything that waits; what was held never acts."""
@@ -279,10 +278,8 @@ class Engine:
 
     def _make(self, rules: Rules, request: Request) -> Thing:
         number, now = len(self._things) + 1, self.now()
-        facts = rules.made(request, number)
-        thing = Thing(
-            number=number, request=request, made_at=now, shown_at=now + self.behaviour.lag_seconds, facts=facts
-        )
+        facts, shown_at = rules.made(request, number), now + self.behaviour.lag_seconds
+        thing = Thing(number=number, request=request, made_at=now, shown_at=shown_at, facts=facts)
         self._things.append(thing)
         if isinstance(rules, MonotonicSequence) and request.key:
             self._last[request.scope, request.marker] = int(request.key)

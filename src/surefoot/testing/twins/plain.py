@@ -1,7 +1,7 @@
 """The wire that fits every receiver: JSON, with the key where this receiver wants it.
 
-    POST /{operation}           {"...": "..."}     acts; the key in its header, field, query parameter, or as /{operation}/{key}
-    GET  /{operation}/{value}                      what was made under this key, marker, id or name: {"found": [...]}
+    POST /{operation}          {"...": "..."}   acts; the key in its header, field or parameter, or as /{operation}/{key}
+    GET  /{operation}/{value}                   what was made under this key, marker, id or name: {"found": [...]}
 
 A body may name itself for the ledger (`name`) and carry what a lookup finds it by (`marker`). An error is
 `{"error": {"code", "message", "made"}}`, with the receiver's own status and code.
@@ -21,9 +21,8 @@ SESSION, ACCOUNT = "x-session", "x-account"
 
 def page(status: int, body: Json, headers: dict[str, str] | None = None) -> Page:
     """A JSON page."""
-    return Page(
-        status=status, body=json.dumps(body).encode(), headers={"Content-Type": "application/json", **(headers or {})}
-    )
+    typed = {"Content-Type": "application/json", **(headers or {})}
+    return Page(status=status, body=json.dumps(body).encode(), headers=typed)
 
 
 def failure(behaviour: Behaviour, said: Said, text: str, *, status: int = 0, made: str = "") -> Page:

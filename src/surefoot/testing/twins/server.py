@@ -60,7 +60,7 @@ class TwinServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: TwinServer
+    server: TwinServer  # pyright: ignore[reportIncompatibleVariableOverride]
     protocol_version = "HTTP/1.1"
 
     def setup(self) -> None:
