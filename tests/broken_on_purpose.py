@@ -118,7 +118,7 @@ CHANGES = [
         'answers if e.found == "absent" and e.at >= settled]',
         'answers if e.found == "absent"]',
     ),
-    Change("R5", "core/policy.py", "one clear no is enough", "CLEAR_NOS = 2", "CLEAR_NOS = 1"),
+    Change("R5", "core/contract.py", "one clear no is enough", "clear_nos: int = 2", "clear_nos: int = 1"),
     Change(
         "R6",
         "core/policy.py",

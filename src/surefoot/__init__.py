@@ -1,6 +1,6 @@
 """Surefoot makes AI agents crash-safe: a journal, effects with a receiver's contract, and a crash test."""
 
-from .core.contract import Contract, keyed, lookup, natural, opaque
+from .core.contract import Answers, Contract, Margins, keyed, lookup, natural, opaque
 from .core.errors import (
     Abandoned,
     CommitUnknown,
@@ -18,6 +18,7 @@ from .core.errors import (
     RunMismatch,
     RunNotFound,
     RunWaiting,
+    ScopeChanged,
     Several,
     StepFailed,
     StoreError,
@@ -42,6 +43,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Abandoned",
+    "Answers",
     "Attempt",
     "CommitUnknown",
     "Confirmed",
@@ -54,6 +56,7 @@ __all__ = [
     "ForkedStore",
     "Handle",
     "InDoubt",
+    "Margins",
     "NotCommitted",
     "NotDeterministic",
     "NotSent",
@@ -64,6 +67,7 @@ __all__ = [
     "RunNotFound",
     "RunView",
     "RunWaiting",
+    "ScopeChanged",
     "Several",
     "Step",
     "StepFailed",

@@ -136,6 +136,7 @@ class FakeEffect:
     def __init__(self, contract: Contract = KEYED, *, can_ask: bool = True, compensates: str = "") -> None:
         self.names, self.arguments, self.branch = ("open_ticket",), b'{"who":"acme"}', Branch("")
         self.contract, self.identity, self.can_ask, self.compensates = contract, "ticket:acme", can_ask, compensates
+        self.scope: tuple[tuple[str, str], ...] = ()
         self.timeout_seconds, self.budget_seconds = 8.0, 300.0
 
     def register_undo(self, session: Any, settled: Any) -> None:

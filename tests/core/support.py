@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from surefoot.core.contract import Contract, keyed
+from surefoot.core.contract import Contract, Margins, keyed
 from surefoot.core.effect import Effect, Evidence, Status
 from surefoot.core.journal import Draft, Entry, EntryKind, first_head, seal
 from surefoot.core.lease import Owner, Vantage
@@ -14,6 +14,7 @@ from surefoot.core.run import Run, RunStatus
 from surefoot.core.writes import Answer, Blobs, Write
 
 WINDOW = 1000.0
+BARE = Margins(safety_seconds=0, clock_skew_seconds=0, short_window_seconds=0)
 KEYED = keyed(WINDOW, lag=10.0)
 """Protected for 500 seconds from the first possible send."""
 

@@ -18,6 +18,7 @@ from surefoot.core.ids import (
     check_name,
     derive_key,
     fill_identity,
+    next_key,
     render_key,
     slot_of,
 )
@@ -33,7 +34,7 @@ GOLDEN = {
     ("abc", ""): "fbfc2e73a5a929ead83bd26621af64dd",
 }
 KEY = GOLDEN["demo", "ticket:acme"]
-SHAPES = ["uuid", "uuid5", "hex", "base32", "number"]
+SHAPES = ["uuid", "uuid5", "uuid7", "hex", "base32", "base62", "number", "sequence"]
 HEX_KEYS = st.integers(0, 2**128 - 1).map(lambda raw: f"{raw:032x}")
 
 
@@ -91,9 +92,38 @@ def test_a_shortened_key_is_the_beginning_of_the_whole_one(key: str, shape: str,
     assert render_key(key, shape, length) == render_key(key, shape)[:length]
 
 
+@given(HEX_KEYS, HEX_KEYS)
+def test_base_62_takes_22_letters_and_digits_and_keeps_every_bit(key: str, other: str) -> None:
+    text = render_key(key, "base62")
+    assert len(text) == 22 and text.isalnum() and text.isascii()
+    assert (text == render_key(other, "base62")) is (key == other)
+    assert render_key(key, "base62", 11) == text[-11:]
+
+
+def test_a_uuid_of_version_7_begins_with_the_time_of_its_intent() -> None:
+    early, late = render_key(KEY, "uuid7", at=1_700_000_000.0), render_key(KEY, "uuid7", at=1_700_000_000.001)
+    assert uuid.UUID(early).version == 7 and uuid.UUID(early).variant == uuid.RFC_4122
+    assert uuid.UUID(early).int >> 80 == 1_700_000_000_000 and early < late
+
+
+def test_a_sequence_grows_with_each_intent() -> None:
+    assert render_key(KEY, "sequence", at=1_700_000_000.5) == "1700000000500000"
+
+
+def test_a_prefix_stands_before_the_key() -> None:
+    assert render_key(KEY, "hex", prefix="client-") == "client-" + KEY
+
+
+def test_a_used_up_key_is_followed_by_others_that_are_fixed_as_well() -> None:
+    """Frozen: another derivation would send what is in doubt under a third key."""
+    assert next_key(KEY, 0) == KEY
+    assert len({next_key(KEY, n) for n in range(100)}) == 100
+    assert next_key("0" * 32, 1) == "7f7c37e50bb30cf44928572a5b3de0b5"
+
+
 def test_an_unknown_shape_is_refused_and_the_known_ones_are_named() -> None:
     for refuse in (lambda: render_key(KEY, "guid"), lambda: check_key_shape("guid", 0)):
-        with pytest.raises(UsageError, match="uuid, uuid5, hex, base32 or number"):
+        with pytest.raises(UsageError, match="uuid, uuid5, uuid7, hex, base32, base62, number or sequence"):
             refuse()
 
 
@@ -103,7 +133,7 @@ def test_whole_keys_are_accepted(shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("length", [-1, 1, 8, 12])
+@pytest.mark.parametrize("length", [-1, 1, 8, 10])
 def test_a_length_that_would_leave_too_few_bits_is_refused(shape: str, length: int) -> None:
     with pytest.raises(UsageError, match=r"at least|length"):
         check_key_shape(shape, length)

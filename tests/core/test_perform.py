@@ -8,16 +8,16 @@ import pytest
 from msgspec.structs import replace
 
 from surefoot.core.contract import Contract, Kind, keyed, lookup, natural, opaque
-from surefoot.core.digest import short_digest
-from surefoot.core.effect import Status
-from surefoot.core.errors import CancelRequested, Damaged, Disagreement, Diverged, LeaseLost
+from surefoot.core.digest import digest, short_digest
+from surefoot.core.effect import TERMINAL, Status
+from surefoot.core.errors import CancelRequested, Damaged, Disagreement, Diverged, LeaseLost, ScopeChanged
 from surefoot.core.flows import RunState
-from surefoot.core.ids import derive_key
+from surefoot.core.ids import derive_key, next_key, render_key
 from surefoot.core.journal import EntryKind
 from surefoot.core.outcome import Answered
 from surefoot.core.perform import doubt_told, perform, settle_open
 from tests.core.scripted import FakeEffect, World, make_state
-from tests.core.support import KEYED, Rows, live_rows, make_draft, make_evidence, make_run
+from tests.core.support import BARE, KEYED, Rows, live_rows, make_draft, make_effect, make_evidence, make_run
 
 S = Status
 KEY = derive_key("n", "ticket:acme")
@@ -116,18 +116,18 @@ def test_a_lost_answer_is_repeated_where_a_repeat_is_harmless(contract: Contract
 
 
 def test_a_keyed_repeat_may_not_begin_after_the_part_of_the_window_that_is_relied_on() -> None:
-    world = performed(keyed(3.0, lag=0.0), UNKNOWN, LANDED)
+    world = performed(keyed(3.0, lag=0.0, margins=BARE), UNKNOWN, LANDED)
     assert [sent.begin_until for sent in world.sent] == [102.0, 101.5]
 
 
 def test_a_keyed_doubt_past_its_window_is_looked_up() -> None:
-    world = performed(keyed(0.8, lag=0.0), UNKNOWN, FOUND)
+    world = performed(keyed(0.8, lag=0.0, margins=BARE), UNKNOWN, FOUND)
     assert world.story == [*TAKE, *SEND, *LOSE, "Look", "Sleep 0.5", "Look", "Ask", *CONFIRM]
     assert bytes(world.result[1].receipt) == b'"T-9"'
 
 
 def test_a_keyed_doubt_past_its_window_without_a_lookup_is_parked() -> None:
-    world = performed(keyed(0.8, lag=0.0), UNKNOWN, can_ask=False)
+    world = performed(keyed(0.8, lag=0.0, margins=BARE), UNKNOWN, can_ask=False)
     assert world.story[-2:] == ["Look", "RecordEffect park: done"]
     assert status_of(world) is S.PARKED
     assert world.rows.slots == [(EntryKind.INTENT, "open_ticket")], "what is parked has no outcome yet"
@@ -394,3 +394,46 @@ def test_an_effect_that_was_settled_when_it_was_asked_for_records_no_doubt() -> 
     state.root.next_slot("open_ticket")
     world = World(live_rows()).drive(doubt_told(state, state.root, "open_ticket", ""))
     assert (world.story, world.result) == ([], "")
+
+
+# --- a used-up key, and another place ----------------------------------------------------------------------------
+
+SPENT = Answered(kind="spent", code=500, reason="stored error")
+ABSENT = make_evidence("lookup", "absent", 0.0)
+REQUEST = digest(b'{"who":"acme"}')
+
+
+def test_a_used_up_key_is_replaced_after_proved_absence_and_the_new_one_is_recorded_before_it_is_sent() -> None:
+    world = performed(keyed(1000.0, lag=10.0), SPENT, ABSENT, ABSENT, ABSENT, LANDED)
+    first, second = (sent.effect for sent in world.sent)
+    assert (first.sent_key, first.generation) == (render_key(KEY, "uuid"), 0)
+    assert (second.sent_key, second.generation) == (render_key(next_key(KEY, 1), "uuid"), 1)
+    assert second.first_sent_at > first.deadline_at and second.request == first.request
+    assert status_of(world) is S.CONFIRMED
+
+
+def test_without_a_lookup_a_used_up_key_is_never_sent_again() -> None:
+    world = performed(keyed(1000.0), SPENT, can_ask=False)
+    assert len(world.sent) == 1 and status_of(world) is S.PARKED
+
+
+@pytest.mark.parametrize("status", [S.INTENDED, S.ATTEMPTED, S.IN_DOUBT])
+def test_nothing_is_sent_or_asked_in_another_account_than_the_intents(status: Status) -> None:
+    pinned = {"request_digest": REQUEST, "scope": (("account", "acct_1"),)}
+    held = make_effect(status, natural(), key=KEY, unresolved=status is S.IN_DOUBT, **pinned)
+    call = FakeEffect(natural())
+    call.scope = (("account", "acct_2"),)
+    world = World(live_rows(held)).drive(perform(make_state(), call))
+    assert isinstance(world.raised, ScopeChanged)
+    assert "account=acct_1, the code now says account=acct_2" in str(world.raised)
+    left = world.rows.effects[KEY]
+    assert not world.sent and "Ask" not in world.story and left.owner == 0 and left.status not in TERMINAL
+
+
+def test_what_is_settled_does_not_depend_on_the_scope() -> None:
+    call = FakeEffect(KEYED)
+    call.scope = (("account", "acct_2"),)
+    held = make_effect(
+        S.CONFIRMED, KEYED, key=KEY, receipt=b'"T-1"', request_digest=REQUEST, scope=(("account", "acct_1"),)
+    )
+    assert World(live_rows(held)).drive(perform(make_state(), call)).result[1].status is S.CONFIRMED

@@ -304,7 +304,14 @@ def test_taking_over_what_was_not_under_way_changes_only_whose_it_is(status: Sta
     held = make_effect(status, owner=0, holder="r2", unresolved=1)
     rows = live_rows(held)
     assert decide(rows, take(draft=None)).verdict is V.TOOK
-    assert set(changed(held, rows.the_effect)) == {"fence", "owner", "holder", "evidence", "stamp"}
+    assert set(changed(held, rows.the_effect)) == {
+        "fence",
+        "owner",
+        "holder",
+        "taken_over",
+        "evidence",
+        "stamp",
+    }
     assert (rows.the_effect.fence, rows.the_effect.owner, rows.the_effect.holder) == (2, 1, "r")
 
 

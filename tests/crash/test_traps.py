@@ -21,12 +21,15 @@ from surefoot import (
     workflow,
 )
 from surefoot.core.commands import Record, SendEffect
+from surefoot.core.contract import Margins
 from surefoot.core.effect import Status
 from surefoot.core.run import RunStatus
 from surefoot.runtime.clock import SystemClock
 from surefoot.stores.sqlite.store import SqliteStore
 from surefoot.testing.crash import SimulatedCrash, abandon, crash_at, strike_at
 from tests.crash.traps import TIMEOUT, Trap
+
+BARE = Margins(safety_seconds=0, clock_skew_seconds=0, short_window_seconds=0)
 
 HOUR = 3600.0
 SAFE = {"keyed": lambda: keyed(HOUR), "natural": natural, "lookup": lambda: lookup(0.5)}
@@ -140,7 +143,7 @@ def test_several_that_could_be_ours_are_shown_to_a_person() -> None:
 
 
 def test_inside_the_window_a_repeat_goes_under_the_same_key() -> None:
-    trap = Trap(keyed(window=100, margin=0.5))
+    trap = Trap(keyed(window=100, margins=BARE))
     trap.die_while_sending()
     trap.clock.advance(40)
     trap.run()
@@ -148,7 +151,7 @@ def test_inside_the_window_a_repeat_goes_under_the_same_key() -> None:
 
 
 def test_after_the_keys_window_nothing_is_sent_again() -> None:
-    trap = Trap(keyed(window=100, margin=0.5))
+    trap = Trap(keyed(window=100, margins=BARE))
     trap.die_while_sending()
     trap.clock.advance(51)
     with pytest.raises(RunWaiting, match="no longer protects"):
@@ -157,7 +160,7 @@ def test_after_the_keys_window_nothing_is_sent_again() -> None:
 
 
 def test_after_the_keys_window_the_lookup_decides() -> None:
-    trap = Trap(keyed(window=100, margin=0.5), lookup=True)
+    trap = Trap(keyed(window=100, margins=BARE), lookup=True)
     trap.die_while_sending()
     trap.clock.advance(51)
     assert trap.run()["name"] == "o1"
@@ -165,7 +168,7 @@ def test_after_the_keys_window_the_lookup_decides() -> None:
 
 
 def test_a_live_process_stops_repeating_when_the_window_ends() -> None:
-    trap = Trap(keyed(window=60, margin=0.5), ",".join(["503"] * 100))
+    trap = Trap(keyed(window=60, margins=BARE), ",".join(["503"] * 100))
     began = trap.clock.now()
     with pytest.raises(RunWaiting, match="no longer protects"):
         trap.run()
@@ -176,7 +179,7 @@ def test_a_live_process_stops_repeating_when_the_window_ends() -> None:
 
 
 def test_the_window_counts_from_the_first_possible_send_whatever_came_after() -> None:
-    trap = Trap(keyed(window=100, margin=0.5), "timeout")
+    trap = Trap(keyed(window=100, margins=BARE), "timeout")
     for wait in (20, 20, 20):
         try:
             trap.die_while_sending()

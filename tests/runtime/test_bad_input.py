@@ -21,6 +21,7 @@ from surefoot import (
     step,
     workflow,
 )
+from surefoot.core.contract import Margins
 from tests.runtime.support import restart, rows
 
 
@@ -226,14 +227,14 @@ BAD_CONTRACTS: list[tuple[Callable[[], Any], str]] = [
     (lambda: keyed(window=timedelta(seconds=-1)), "window"),
     (lambda: keyed(window=float("nan")), "window"),
     (lambda: keyed(window=float("inf")), "window"),
-    (lambda: keyed(window=60, margin=0), "margin"),
-    (lambda: keyed(window=60, margin=1.5), "margin"),
+    (lambda: keyed(window=60, margins=Margins(window_factor=0)), "window_factor"),
+    (lambda: keyed(window=60, margins=Margins(window_factor=1.5)), "window_factor"),
     (lambda: keyed(window=60, shape="ulid"), "shape"),
     (lambda: keyed(window=60, shape="hex", length=8), "64 bits"),
     (lambda: keyed(window=60, lag=-1), "lag"),
-    (lambda: keyed(window=60, refuses=(409,)), "409"),
-    (lambda: keyed(window=60, in_flight=(422,)), "422"),
-    (lambda: natural(exists=(404,)), "404"),
+    (lambda: keyed(window=60, refused=(409,)), "409"),
+    (lambda: keyed(window=60, in_flight=(422,), refused=(422,)), "422"),
+    (lambda: natural(exists=(404,), refused=(404,)), "404"),
     (lambda: lookup(lag=-5), "lag"),
     (lambda: lookup(lag=float("inf")), "lag"),
     (lambda: natural(shape="base32", length=5), "64 bits"),

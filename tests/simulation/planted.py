@@ -112,7 +112,13 @@ def settling_ignored(patch: Patch) -> None:
 
 
 def one_no_is_enough(patch: Patch) -> None:
-    patch.setattr(policy, "CLEAR_NOS", 1)
+    real = policy.next_move
+
+    def move(effect: Effect, now: float, *, can_ask: bool) -> Any:
+        margins = replace(effect.contract.margins, clear_nos=1)
+        return real(replace(effect, contract=replace(effect.contract, margins=margins)), now, can_ask=can_ask)
+
+    patch.setattr(policy, "next_move", move)
 
 
 def window_from_the_last_attempt(patch: Patch) -> None:

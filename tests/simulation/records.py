@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from surefoot.core import policy
-from surefoot.core.contract import Contract, Kind, keyed, lookup, natural, opaque
+from surefoot.core.contract import DEFAULT_MARGINS, Contract, Kind, Margins, keyed, lookup, natural, opaque
 from surefoot.core.effect import TERMINAL, Effect, Evidence, Status
 from surefoot.core.lease import Owner, Vantage
 from surefoot.core.run import Claimed, Run
 
 NOW, TICK = 1_000_000.0, 2.0
-TIMEOUT_TICKS, LAG_TICKS, WINDOW_TICKS, MARGIN = 0.25, 0.5, 2, 0.625
+TIMEOUT_TICKS, LAG_TICKS, WINDOW_TICKS = 0.25, 0.5, 2
+MARGINS = Margins(window_factor=0.625, safety_seconds=0, clock_skew_seconds=0, short_window_seconds=0)
 CURRENT, STALE, GONE = 2, 1, 9
 """Fence tokens compare only for equality: the one that counts is 2, any older one is 1. Owner 9 is a dead process."""
 
@@ -43,7 +44,7 @@ class Setting:
 
 
 def _keyed(*, stores_refusals: bool = False) -> Contract:
-    return keyed(WINDOW_TICKS * TICK, margin=MARGIN, lag=LAG_TICKS * TICK, stores_refusals=stores_refusals)
+    return keyed(WINDOW_TICKS * TICK, margins=MARGINS, lag=LAG_TICKS * TICK, stores_refusals=stores_refusals)
 
 
 def _setting(name: str, contract: Contract, **more: object) -> Setting:
@@ -104,7 +105,7 @@ def _folded_lookups(effect: Effect) -> list[Evidence]:
     several = [e for e in kept if e.found == "several"][:1]
     early = [replace(e, at=1.0) for e in kept if e.found == "absent" and e.at < settled][:1]
     clear = [replace(e, at=bounded(e.at, LAG_TICKS)) for e in kept if e.found == "absent" and e.at >= settled]
-    clear = [replace(e, at=clear[-1].at) for e in clear[-policy.CLEAR_NOS :]]
+    clear = [replace(e, at=clear[-1].at) for e in clear[-DEFAULT_MARGINS.clear_nos :]]
     errors = [replace(e, at=bounded(e.at, 1), text="") for e in kept if e.found == "error"]
     errors = [replace(e, at=errors[-1].at) for e in errors[-policy.LOOKUP_ERRORS_MAX :]]
     noes = early + clear
@@ -147,6 +148,7 @@ def fold(effect: Effect, setting: Setting, stamp: int = 0) -> Effect:
         unsent_at=_of_budget(effect.unsent_at, setting, wanted=effect.unresolved == 0) if timed else 0.0,
         created_at=0.0,
         updated_at=0.0,
+        taken_over=effect.taken_over and setting.contract.is_short and timed,
         reason="",
         first_sent_at=bounded(effect.first_sent_at) if is_keyed and (timed or outlives) else 0.0,
         attempted_at=_attempted(effect, answered) if timed else 0.0,

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import surefoot
-from surefoot.core.contract import Contract, Kind
+from surefoot.core.contract import Answers, Bound, Contract, Kind, Margins, Meaning, Place
 from surefoot.core.effect import Do, Effect, Evidence, Status
 from surefoot.core.journal import Entry, EntryKind
 from surefoot.core.lease import Owner
@@ -24,6 +24,9 @@ PINNED: dict[type[Enum], str] = {
     RunStatus: "pending running waiting diverged damaged succeeded failed cancelled",
     RunDo: "claim release suspend diverge damage succeed fail cancel",
     Kind: "same_transaction keyed natural lookup opaque",
+    Bound: "exact at_least configurable state for_ever unknown",
+    Place: "header body query path mail_header property none",
+    Meaning: "landed exists in_flight changed_payload spent expired not_processed refused",
 }
 ENTRY_KINDS = {"STEP": 1, "FAILURE": 2, "INTENT": 3, "OUTCOME": 4, "MARK": 5}
 EVIDENCE_KINDS = {"answer", "lookup", "late", "decision", "disagreement", "claim"}
@@ -33,10 +36,14 @@ FIELDS = {
     Claimed: "at owner fence why",
     Effect: "key namespace identity name run slot status contract request request_digest sent_key timeout_seconds"
     " budget_seconds fence owner created_at updated_at receipt reason attempts unresolved unsent unsent_at"
-    " first_sent_at attempted_at deadline_at doubted_at compensates evidence stamp holder",
+    " first_sent_at attempted_at deadline_at doubted_at compensates evidence stamp holder scope can_ask taken_over"
+    " generation",
     Evidence: "at kind found text value who attempt",
-    Contract: "kind window_seconds margin lag_seconds header shape length stores_refusals at_least_once refuses"
-    " in_flight exists owned",
+    Contract: "kind receiver window_seconds bound margins lag_seconds asks_by absence place key_name quoted shape length"
+    " prefix answers stores_refusals at_least_once owned",
+    Margins: "window_factor safety_seconds clock_skew_seconds unknown_window_seconds short_window_seconds"
+    " in_flight_seconds clear_nos",
+    Answers: "landed exists in_flight changed_payload spent expired not_processed refused",
     Owner: "id pid host boot started_at lease_until stamp",
     Entry: "seq kind slot args_digest preview value at attempts digest",
 }

@@ -68,7 +68,7 @@ class Meaning(StrEnum):
 Code = int | str
 REFUSING_CODES: tuple[Code, ...] = (400, 401, 403, 404, 405, 413, 415, 422)
 UNKEYED_CODES: frozenset[Code] = frozenset((401, 403, 429))
-"""Given before a receiver looks at the key: to a repeat they say nothing about the first try, stored refusals or not."""
+"""Given before a receiver looks at the key: they say nothing about an earlier try, even if refusals are stored."""
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -119,7 +119,7 @@ class Margins(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """These margins; UsageError for a value that cannot be one."""
         if not 0 < self.window_factor <= 1:
             raise UsageError(
-                f"Margins(window_factor={self.window_factor!r}) must be in (0, 1]: it is the part of the window to rely on"
+                f"Margins(window_factor={self.window_factor!r}) must be in (0, 1]: the part of the window to rely on"
             )
         if self.clear_nos < 1:
             raise UsageError(

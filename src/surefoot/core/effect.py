@@ -94,8 +94,8 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One intended action and all that is known of it. Instants are seconds since the epoch; 0.0 means never.
 
     `run` declared it; `owner` is the process and `holder` the run ("" outside any) in whose hands it is. `scope` is
-    where it was first sent (account, region, ...); a resend elsewhere is refused. `takeovers` counts other processes
-    that took it since it was first sent; `generation` counts keys that were used up before it.
+    where it was first sent (account, region, ...); a resend elsewhere is refused. `taken_over` says that another
+    process has had it since it was first sent; `generation` counts keys that were used up before it.
     """
 
     key: str
@@ -129,7 +129,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     compensates: str = ""
     scope: tuple[tuple[str, str], ...] = ()
     can_ask: bool = False
-    takeovers: int = 0
+    taken_over: bool = False
     generation: int = 0
     evidence: tuple[Evidence, ...] = ()
     stamp: int = 0
@@ -220,7 +220,7 @@ def apply(effect: Effect, event: Event) -> Effect:
                 unsent_at=0.0,
                 first_sent_at=0.0 if renewed else _key_age(effect),
                 doubted_at=0.0,
-                takeovers=0,
+                taken_over=False,
                 sent_key=event.sent_key or effect.sent_key,
                 generation=effect.generation + renewed,
                 reason=event.reason,

@@ -172,8 +172,8 @@ class ScopeChanged(Diverged):
         """Both sides, why it matters, and the way out."""
         recorded, at = self.recorded[0], f" at {self.receiver}" if self.receiver else ""
         return (
-            f"{self.what}: the intent was recorded with {recorded}, the code now says {self.asked}. A key protects only "
-            f"in its own {self.field}{at}, so nothing was sent or looked up. Run it with {recorded}, or end the "
+            f"{self.what}: the intent was recorded with {recorded}, the code now says {self.asked}. A key protects "
+            f"only in its own {self.field}{at}, so nothing was sent or looked up. Run it with {recorded}, or end the "
             "doubt with `surefoot resolve`."
         )
 

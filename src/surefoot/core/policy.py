@@ -120,7 +120,7 @@ def protected_until(effect: Effect) -> float:
     contract = effect.contract
     if contract.protected_seconds == math.inf:
         return 0.0
-    if contract.is_short and effect.takeovers:
+    if contract.is_short and effect.taken_over:
         return effect.first_sent_at
     return effect.first_sent_at + contract.protected_seconds
 
@@ -236,7 +236,8 @@ def explain(effect: Effect, now: float) -> str:
         parts.append(effect.reason)
     match next_move(effect, now, can_ask=effect.can_ask):
         case Send():
-            parts.append("the next owner sends it again under the same key")
+            again = " again under the same key" if effect.status is Status.IN_DOUBT else ""
+            parts.append(f"the next owner sends it{again}")
         case Ask():
             parts.append(f"the next owner asks the receiver{_by(effect)}, lag {contract.lag_seconds:g} s")
         case Wait(until, why):
@@ -261,7 +262,7 @@ def _window(effect: Effect, now: float) -> str:
     state = f"protects for another {_ago(left)}" if left > 0 else "no longer protects"
     if contract.bound in (Bound.UNKNOWN, Bound.STATE) and not contract.window_seconds:
         return f"its window is not known, {_ago(contract.protected_seconds)} are relied on: the key {state}"
-    if contract.is_short and effect.takeovers:
+    if contract.is_short and effect.taken_over:
         return f"window {_ago(contract.window_seconds)}, too short to be relied on after a restart: the key {state}"
     return f"window {_ago(contract.window_seconds)}, relied on for {_ago(contract.protected_seconds)}: the key {state}"
 

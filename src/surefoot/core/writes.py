@@ -323,7 +323,7 @@ class TakeEffect(Write, frozen=True, kw_only=True):
             fence=held.fence + 1,
             owner=self.vantage.owner,
             holder=self.run_id,
-            takeovers=held.takeovers + moved,
+            taken_over=held.taken_over or moved,
             can_ask=asked.can_ask,
         )
         if held.status is Status.ATTEMPTED:

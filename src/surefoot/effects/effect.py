@@ -478,9 +478,9 @@ def effect(
     The function's first parameter is `attempt`; callers leave it out. `identity` is the business key, such as
     `"review:{partner}"`, claimed once in the whole store; without it the run's id and the place in the workflow are the
     identity. `scope` names where it goes (account, environment, region, endpoint, credential): it is recorded with the
-    intent, and a resend elsewhere raises ScopeChanged, since the key would not count there. `timeout` (seconds) bounds one try: pass `attempt.timeout` to your client. `budget` bounds how long an
-    effect that was not sent, or may be repeated, is tried again, across restarts. When the call returns, the outcome is
-    on disk. A crash inside leaves an intent; the next owner settles it by `contract` alone.
+    intent, and a resend elsewhere raises ScopeChanged, since the key would not count there. `timeout` (seconds)
+    bounds one try: pass `attempt.timeout` to your client. `budget` bounds how long an effect that was not sent, or may
+    be repeated, is tried again, across restarts. When the call returns, the outcome is on disk. A crash inside leaves an intent; the next owner settles it by `contract` alone.
     """
     if not isinstance(cast("Any", contract), Contract | Promises) or isinstance(cast("Any", contract), Effect):
         raise UsageError(
