@@ -91,7 +91,7 @@ class Engine:
     def events(self) -> list[Thing]:
         """What the receiver has told by event until now."""
         with self._changed:
-            return [thing for thing in self._things if thing.shown_at <= self.now() and not self.hides]
+            return [thing for thing in self._things if self._is_shown(thing, None)]
 
     def wait_for(self, what: str, count: int = 1, *, timeout: float = 30.0) -> None:
         """Return once the ledger holds `count` lines of this kind; TimeoutError after `timeout` real seconds."""
@@ -149,7 +149,11 @@ class Engine:
             if fault in (Fault.ERROR_BEFORE, Fault.LIMITED):
                 return Answer(said=Said.ERROR, status=TOO_MANY if fault is Fault.LIMITED else 0, text="ask again")
             found = self._matching(question)
-            shown = tuple(t for t in found if t.shown_at <= self.now() and t.open and not self.hides)
+            shown = tuple(
+                thing
+                for thing in found
+                if (thing.open or question.closed) and self._is_shown(thing, question.lag_seconds)
+            )
             return Answer(said=Said.SHOWN, found=shown, leaves=LEAVES.get(fault, Leaves.WHOLE))
 
     # --- how it is decided ------------------------------------------------------------------------------------------
@@ -174,6 +178,10 @@ class Engine:
             return f"{self.behaviour.name} cannot be asked about {question.operation or 'anything'}: it has no lookup"
         return ""
 
+    def _is_shown(self, thing: Thing, lag_seconds: float | None) -> bool:
+        lag = self.behaviour.lag_seconds if lag_seconds is None else lag_seconds
+        return not self.hides and thing.made_at + lag <= self.now()
+
     def _matching(self, question: Question) -> list[Thing]:
         def names(thing: Thing) -> tuple[str, ...]:
             made = thing.request
@@ -182,7 +190,7 @@ class Engine:
         return [
             thing
             for thing in self._things
-            if question.value in names(thing)
+            if question.value in ("", *names(thing))
             and question.operation in ("", thing.request.operation)
             and question.scope in ("", thing.request.scope)
         ]
@@ -206,6 +214,8 @@ class Engine:
 
     def _process(self, request: Request, fault: Fault) -> Answer:
         rules = self._rules[request.operation]
+        if request.closes:
+            return self._close(request)
         known = self._recall(rules, request)
         while known is not None and known.running:
             if self.behaviour.in_flight is InFlight.REJECT:
@@ -223,6 +233,14 @@ class Engine:
         if isinstance(rules, TwoStepCommit) and request.key and not self._draft(request):
             return self._noted("refused", request, Answer(said=Said.EXISTS, text=f"there is no draft {request.key}"))
         return self._perform(rules, request, fault)
+
+    def _close(self, request: Request) -> Answer:
+        found = [thing for thing in self._matching(Question(value=request.closes, scope=request.scope)) if thing.open]
+        for thing in found:
+            thing.open = False
+        last = found[-1] if found else None
+        answer = Answer(said=Said.MADE if found else Said.DROPPED, thing=last)
+        return self._noted("performed" if found else "repeated", request, answer)
 
     def _draft(self, request: Request) -> Thing | None:
         return next((t for t in self._things if t.id == request.key and not t.request.key), None)
@@ -278,8 +296,7 @@ class Engine:
 
     def _make(self, rules: Rules, request: Request) -> Thing:
         number, now = len(self._things) + 1, self.now()
-        facts, shown_at = rules.made(request, number), now + self.behaviour.lag_seconds
-        thing = Thing(number=number, request=request, made_at=now, shown_at=shown_at, facts=facts)
+        thing = Thing(number=number, request=request, made_at=now, facts=rules.made(request, number))
         self._things.append(thing)
         if isinstance(rules, MonotonicSequence) and request.key:
             self._last[request.scope, request.marker] = int(request.key)

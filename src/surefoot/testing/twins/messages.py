@@ -56,7 +56,8 @@ class Request:
 
     `payload` is what the receiver compares and acts on, without the key. `name` says in the ledger which effect it is.
     `marker` is what a lookup finds it by besides the key; `scope` (account, region, endpoint) separates keys;
-    `session` names the client session that it belongs to.
+    `session` names the client session that it belongs to. A request that `closes` a key makes nothing: it finishes
+    what is open under that key, which no longer protects it then.
     """
 
     operation: str
@@ -66,25 +67,31 @@ class Request:
     marker: str = ""
     scope: str = ""
     session: str = ""
+    closes: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """One lookup: everything of `operation` ("": of any) whose key, marker, id or name is `value`."""
+    """One lookup: everything of `operation` ("": of any) whose key, marker, id or name is `value` ("": whatever).
 
-    value: str
+    Oldest first; what is closed only if `closed`. `lag_seconds` is this lookup's own lag, where it is another one than
+    the behaviour's.
+    """
+
+    value: str = ""
     operation: str = ""
     scope: str = ""
+    closed: bool = False
+    lag_seconds: float | None = None
 
 
 @dataclass(kw_only=True)
 class Thing:
-    """One thing that was made: its number, and when a lookup begins to show it."""
+    """One thing that was made: its number, and when."""
 
     number: int
     request: Request
     made_at: float
-    shown_at: float
     open: bool = True
     facts: Json = field(default_factory=dict[str, Any])
 

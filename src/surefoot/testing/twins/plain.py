@@ -1,6 +1,6 @@
 """The wire that fits every receiver: JSON, with the key where this receiver wants it.
 
-    POST /{operation}          {"...": "..."}   acts; the key in its header, field or parameter, or as /{operation}/{key}
+    POST /{operation}          {"...": "..."}   acts; key in its header, field or parameter, or as /{operation}/{key}
     GET  /{operation}/{value}                   what was made under this key, marker, id or name: {"found": [...]}
 
 A body may name itself for the ledger (`name`) and carry what a lookup finds it by (`marker`). An error is
