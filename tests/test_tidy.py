@@ -35,7 +35,7 @@ TIERS = (
 )
 TIER_OF = {folder: number for number, tier in enumerate(TIERS) for folder in tier}
 SEEN_BESIDES_TIERS = {
-    "testing": {"core", "stores", "runtime", "effects", ""},
+    "testing": {"core", "stores", "runtime", "effects", "receivers", ""},
     "crashtest": {"core", "testing"},
     "demo": {"testing", ""},
     "cli": {"demo", "crashtest", ""},  # commands that only start them
