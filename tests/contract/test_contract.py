@@ -6,16 +6,19 @@ import itertools
 import sqlite3
 from pathlib import Path
 
+import psycopg
 import pytest
 from msgspec.structs import replace
 
 from surefoot.core.errors import Damaged
 from surefoot.stores.base import Store
 from surefoot.stores.memory import MemoryStore
+from surefoot.stores.postgres.store import PostgresStore
 from surefoot.stores.sqlite.store import SqliteStore
 from surefoot.testing import contract
 from surefoot.testing.contract import CHECKS, Check
 from surefoot.testing.place import Place
+from surefoot.testing.postgres import PrivatePostgres
 
 NUMBERS = itertools.count()
 
@@ -54,6 +57,33 @@ def sqlite_place(folder: Path) -> Place:
     return Place(lambda: SqliteStore(path), fresh=lambda: sqlite_place(folder), damage=damage)
 
 
+def postgres_place(url: str) -> Place:
+    """Each place is a schema of its own in one database."""
+    schema = f"place_{next(NUMBERS)}"
+    tables = {
+        "entry": (
+            f"SELECT e.run, e.value FROM {schema}.entries e JOIN {schema}.runs r ON r.num = e.run WHERE r.id = %s",
+            f"UPDATE {schema}.entries SET value = %s WHERE run = %s",
+        ),
+        "run": (
+            f"SELECT num, record FROM {schema}.runs WHERE id = %s",
+            f"UPDATE {schema}.runs SET record = %s WHERE num = %s",
+        ),
+        "effect": (
+            f"SELECT num, record FROM {schema}.effects WHERE key = %s",
+            f"UPDATE {schema}.effects SET record = %s WHERE num = %s",
+        ),
+    }
+
+    def damage(what: str, name: str) -> None:
+        select, update = tables[what]
+        with psycopg.connect(url) as db:
+            num, content = db.execute(select, (name,)).fetchone() or (0, b"")
+            db.execute(update, (flipped(content), num))
+
+    return Place(lambda: PostgresStore(url, schema=schema), fresh=lambda: postgres_place(url), damage=damage)
+
+
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_the_memory_store_keeps_the_contract(check: Check) -> None:
     check(memory_place())
@@ -62,6 +92,11 @@ def test_the_memory_store_keeps_the_contract(check: Check) -> None:
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_the_sqlite_store_keeps_the_contract(check: Check, tmp_path: Path) -> None:
     check(sqlite_place(tmp_path))
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_postgresql_store_keeps_the_contract(check: Check, postgres: PrivatePostgres) -> None:
+    check(postgres_place(postgres.url))
 
 
 def test_every_check_of_the_module_is_in_the_list() -> None:

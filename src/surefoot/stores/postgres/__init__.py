@@ -1,0 +1,1 @@
+"""PostgreSQL: one database for the workers of many machines."""

@@ -1,0 +1,153 @@
+-- `{schema}` is the schema of this store; `{arguments}` are those of `save` that a batch needs, each by its name.
+
+-- name: append_entry
+-- One entry of one run; false if the run is no longer what was seen.
+SELECT {schema}.append_entry(%b::bigint, %b::bytea, %b::integer, %b::smallint, %b::integer, %b::bigint, %b::text,
+    %b::bytea, %b::bytea, %b::bytea, %b::bytea);
+
+-- name: save
+-- A batch; the numbers of its new runs, or NULL if anything is no longer what was seen.
+SELECT {schema}.save({arguments});
+
+-- name: load_runs
+-- Runs by their ids, each with the last entry of its journal.
+SELECT r.id, r.num, r.record, r.digest, r.status, e.seq, e.digest FROM {schema}.runs r
+LEFT JOIN LATERAL (
+    SELECT seq, digest FROM {schema}.entries WHERE run = r.num ORDER BY seq DESC LIMIT 1) AS e ON true
+WHERE r.id = ANY (%b::text[]);
+
+-- name: load_effects
+-- Effects by their keys.
+SELECT key, record, digest, status FROM {schema}.effects WHERE key = ANY (%b::text[]);
+
+-- name: load_owners
+-- Owners by their ids.
+SELECT id, record, digest FROM {schema}.owners WHERE id = ANY (%b::bigint[]);
+
+-- name: has_entry
+-- True if the run holds this slot with this kind; asked only after a commit of unknown outcome.
+SELECT 1 FROM {schema}.entries WHERE run = %b::bigint AND slot = %b::text AND kind = %b::smallint LIMIT 1;
+
+-- name: settle
+-- A commit that changes nothing, but waits for the disks and standbys that a commit has to wait for.
+SELECT {schema}.be_durable(), pg_logical_emit_message(true, 'surefoot', ''::text);
+
+-- name: read_run
+-- A run's record (as seq -1), then its entries in order: one statement, so one snapshot.
+SELECT -1 AS seq, 0::smallint, '', ''::bytea, ''::bytea, record, 0::bigint, 0, digest
+FROM {schema}.runs WHERE id = %(id)b::text
+UNION ALL
+SELECT seq, kind, slot, args_digest, preview, value, at_ms, attempts, digest
+FROM {schema}.entries WHERE run = (SELECT num FROM {schema}.runs WHERE id = %(id)b::text)
+ORDER BY seq;
+
+-- name: read_blob
+-- A large value by its hash.
+SELECT content FROM {schema}.blobs WHERE hash = %b::bytea;
+
+-- name: find_runs
+-- The newest runs.
+SELECT id, record, digest, status FROM {schema}.runs ORDER BY created_at DESC, num LIMIT %b::bigint;
+
+-- name: find_runs_in
+-- The newest runs in these statuses.
+SELECT id, record, digest, status FROM {schema}.runs WHERE status = ANY (%b::text[])
+ORDER BY created_at DESC, num LIMIT %b::bigint;
+
+-- name: find_effects
+-- The newest effects.
+SELECT key, record, digest, status FROM {schema}.effects ORDER BY created_at DESC, num LIMIT %b::bigint;
+
+-- name: find_effects_in
+-- The newest effects in these statuses.
+SELECT key, record, digest, status FROM {schema}.effects WHERE status = ANY (%b::text[])
+ORDER BY created_at DESC, num LIMIT %b::bigint;
+
+-- name: find_effects_of_run
+-- The newest effects of a run, in these statuses (none given: in any).
+SELECT key, record, digest, status FROM {schema}.effects WHERE run = %(run)b::text AND run <> ''
+AND (cardinality(%(statuses)b::text[]) = 0 OR status = ANY (%(statuses)b::text[]))
+ORDER BY created_at DESC, num LIMIT %(limit)b::bigint;
+
+-- name: page_of_runs
+-- All runs, a page at a time.
+SELECT num, id FROM {schema}.runs WHERE num > %b::bigint ORDER BY num LIMIT 1000;
+
+-- name: page_of_effects
+-- All effects, a page at a time.
+SELECT num, key, record, digest, status FROM {schema}.effects WHERE num > %b::bigint ORDER BY num LIMIT 1000;
+
+-- name: page_of_blobs
+-- All large values, a few at a time.
+SELECT hash, content FROM {schema}.blobs WHERE hash > %b::bytea ORDER BY hash LIMIT 10;
+
+-- name: page_of_owners
+-- All owners, a page at a time.
+SELECT id, record, digest FROM {schema}.owners WHERE id > %b::bigint ORDER BY id LIMIT 1000;
+
+-- name: strays
+-- Entries of runs that are not there.
+SELECT count(*) FROM {schema}.entries e WHERE NOT EXISTS (SELECT FROM {schema}.runs r WHERE r.num = e.run);
+
+-- name: tell_time
+-- The database's clock, in seconds since the epoch.
+SELECT extract(epoch FROM clock_timestamp())::double precision;
+
+-- name: appear
+-- Hold this owner's mark as long as this connection lives.
+SELECT pg_advisory_lock(hashtextextended('surefoot {schema} ' || %b::text, 0));
+
+-- name: is_gone
+-- True if nobody holds this owner's mark (the look itself ends with this statement). Not so if it never held one, or
+-- if the server was started after it was last heard of: then every mark was dropped, and says nothing.
+SELECT pg_try_advisory_xact_lock_shared(hashtextextended('surefoot {schema} ' || %(id)b::text, 0)) AND NOT EXISTS (
+    SELECT FROM {schema}.owners
+    WHERE id = %(number)b::bigint AND (NOT marked OR saved_at <= pg_postmaster_start_time()));
+
+-- name: settings
+-- What the server promises; the last column differs from the pid of the connection behind a pooler.
+SELECT current_setting('server_version_num')::integer, current_setting('server_version'),
+    current_setting('server_encoding'), pg_is_in_recovery(), current_setting('fsync') = 'on',
+    current_setting('full_page_writes') = 'on', current_setting('synchronous_commit'),
+    current_setting('synchronous_standby_names'), current_setting('data_checksums') = 'on',
+    (SELECT count(*) FROM pg_stat_replication), pg_backend_pid();
+
+-- name: found_schema
+-- Whether the schema is there, whether it is this store's, how many tables it has, and whether one could be made.
+SELECT n.oid IS NOT NULL, to_regclass('{schema}.migrations') IS NOT NULL,
+    (SELECT count(*) FROM pg_class c WHERE c.relnamespace = n.oid AND c.relkind IN ('r', 'p', 'v', 'm')),
+    coalesce(has_schema_privilege(n.oid, 'USAGE'), true),
+    coalesce(has_schema_privilege(n.oid, 'CREATE'), has_database_privilege(current_database(), 'CREATE'))
+FROM (SELECT 1) AS one LEFT JOIN pg_namespace n ON n.nspname = %b::text;
+
+-- name: version
+-- The number of the last migration.
+SELECT coalesce(max(number), 0) FROM {schema}.migrations;
+
+-- name: may_write
+-- True if this role has every right that a worker needs.
+SELECT bool_and(has_table_privilege(('{schema}.' || name)::regclass, rights))
+FROM (VALUES ('runs', 'SELECT'), ('runs', 'INSERT'), ('runs', 'UPDATE'), ('entries', 'SELECT'), ('entries', 'INSERT'),
+    ('effects', 'SELECT'), ('effects', 'INSERT'), ('effects', 'UPDATE'), ('blobs', 'SELECT'), ('blobs', 'INSERT'),
+    ('owners', 'SELECT'), ('owners', 'INSERT'), ('owners', 'UPDATE')) AS needed (name, rights);
+
+-- name: begin
+-- For migrations only: a worker's writes are single statements.
+BEGIN;
+
+-- name: commit
+-- Durable when it returns.
+COMMIT;
+
+-- name: alone
+-- One process at a time makes or migrates this schema; the lock goes with the transaction.
+SELECT pg_advisory_xact_lock(hashtextextended('surefoot migrates {schema}', 0)),
+    set_config('synchronous_commit', 'on', true);
+
+-- name: create_schema
+-- The home of a new store.
+CREATE SCHEMA IF NOT EXISTS {schema};
+
+-- name: record_migration
+-- This one has been applied.
+INSERT INTO {schema}.migrations (number) VALUES (%b::integer);

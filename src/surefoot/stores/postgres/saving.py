@@ -1,0 +1,178 @@
+"""Turns what a batch has put into the arguments of one call of the database's `save`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.journal import Entry
+from ..base import Overlay
+from ..records import sealed
+from .sight import SeenRun, Sight
+
+# What each argument of `save` is, in the order of the function's own list.
+TYPES = {
+    "seen_runs": "bigint",
+    "seen_run_digests": "bytea",
+    "seen_effects": "text",
+    "seen_effect_digests": "bytea",
+    "seen_owners": "bigint",
+    "seen_owner_digests": "bytea",
+    "changed_runs": "bigint",
+    "changed_run_statuses": "text",
+    "changed_run_records": "bytea",
+    "changed_run_digests": "bytea",
+    "new_runs": "text",
+    "new_run_statuses": "text",
+    "new_run_created_ats": "double precision",
+    "new_run_records": "bytea",
+    "new_run_digests": "bytea",
+    "changed_effects": "text",
+    "changed_effect_statuses": "text",
+    "changed_effect_records": "bytea",
+    "changed_effect_digests": "bytea",
+    "new_effects": "text",
+    "new_effect_runs": "text",
+    "new_effect_statuses": "text",
+    "new_effect_created_ats": "double precision",
+    "new_effect_records": "bytea",
+    "new_effect_digests": "bytea",
+    "saved_owners": "bigint",
+    "saved_owners_marked": "boolean",
+    "saved_owner_records": "bytea",
+    "saved_owner_digests": "bytea",
+    "blob_hashes": "bytea",
+    "blob_contents": "bytea",
+    "entry_runs": "bigint",
+    "entry_seqs": "integer",
+    "entry_kinds": "smallint",
+    "entry_attempts": "integer",
+    "entry_at_ms": "bigint",
+    "entry_slots": "text",
+    "entry_args_digests": "bytea",
+    "entry_previews": "bytea",
+    "entry_values": "bytea",
+    "entry_digests": "bytea",
+}
+GROUPS = {
+    "seen_run": ("seen_runs", "seen_run_digests"),
+    "seen_effect": ("seen_effects", "seen_effect_digests"),
+    "seen_owner": ("seen_owners", "seen_owner_digests"),
+    "changed_run": ("changed_runs", "changed_run_statuses", "changed_run_records", "changed_run_digests"),
+    "new_run": ("new_runs", "new_run_statuses", "new_run_created_ats", "new_run_records", "new_run_digests"),
+    "changed_effect": (
+        *("changed_effects", "changed_effect_statuses", "changed_effect_records", "changed_effect_digests"),
+    ),
+    "new_effect": (
+        *("new_effects", "new_effect_runs", "new_effect_statuses", "new_effect_created_ats"),
+        *("new_effect_records", "new_effect_digests"),
+    ),
+    "saved_owner": ("saved_owners", "saved_owners_marked", "saved_owner_records", "saved_owner_digests"),
+    "blob": ("blob_hashes", "blob_contents"),
+    "entry": (
+        *("entry_runs", "entry_seqs", "entry_kinds", "entry_attempts", "entry_at_ms", "entry_slots"),
+        *("entry_args_digests", "entry_previews", "entry_values", "entry_digests"),
+    ),
+}
+
+
+def encode_text(text: str) -> bytes:
+    """Text that PostgreSQL's own text type could refuse."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def decode_text(content: bytes) -> str:
+    """The same text; raises ValueError for changed bytes."""
+    return content.decode("utf-8", "surrogatepass")
+
+
+def entry_row(run: int, entry: Entry) -> tuple[Any, ...]:
+    """An entry in the order of the `entry` group."""
+    at_ms = int(entry.at * 1000 + 0.5)
+    fixed = (run, entry.seq, int(entry.kind), entry.attempts, at_ms, entry.slot)
+    return (*fixed, entry.args_digest, encode_text(entry.preview), entry.value, entry.digest)
+
+
+class Saving:
+    """One batch, ready to be sent."""
+
+    def __init__(self, sight: Sight, overlay: Overlay, marked: set[int]) -> None:
+        """`marked`: the owners whose presence this process holds."""
+        self.digests: dict[str, bytes] = {}
+        self.new_runs: list[str] = []
+        self._rows: dict[str, list[tuple[Any, ...]]] = {}
+        self._see(sight)
+        self._put_runs(sight, overlay)
+        self._put_effects(sight, overlay)
+        for owner_id, owner in overlay.owners.items():
+            content, digest = self._sealed(f"owner {owner_id}", owner)
+            self._add("saved_owner", (owner_id, owner_id in marked, content, digest))
+        for blob in overlay.blobs.items():
+            self._add("blob", blob)
+        places = {name: -place for place, name in enumerate(self.new_runs, 1)}
+        for run_id, entry in overlay.entries:
+            seen = sight.seen_run(run_id)
+            self._add("entry", entry_row(places[run_id] if seen is None else seen.num, entry))
+
+    def _add(self, group: str, row: tuple[Any, ...]) -> None:
+        self._rows.setdefault(group, []).append(row)
+
+    def _sealed(self, name: str, record: Any) -> tuple[bytes, bytes]:
+        content, digest = sealed(record)
+        self.digests[name] = bytes(digest)
+        return bytes(content), self.digests[name]
+
+    def _see(self, sight: Sight) -> None:
+        for run in sight.runs.values():
+            if run is not None:
+                self._add("seen_run", (run.num, run.digest))
+        for key, effect in sight.effects.items():
+            if effect is not None:
+                self._add("seen_effect", (key, effect.digest))
+        for seen in sight.owner_digests.items():
+            self._add("seen_owner", seen)
+
+    def _put_runs(self, sight: Sight, overlay: Overlay) -> None:
+        for run_id, run in overlay.runs.items():
+            content, digest = self._sealed(run_id, run)
+            seen = sight.seen_run(run_id)
+            if seen is None:
+                self.new_runs.append(run_id)
+                self._add("new_run", (run_id, str(run.status), run.created_at, content, digest))
+            else:
+                self._add("changed_run", (seen.num, str(run.status), content, digest))
+
+    def _put_effects(self, sight: Sight, overlay: Overlay) -> None:
+        for key, effect in overlay.effects.items():
+            content, digest = self._sealed(key, effect)
+            if sight.load_effect(key) is None:
+                self._add("new_effect", (key, effect.run, str(effect.status), effect.created_at, content, digest))
+            else:
+                self._add("changed_effect", (key, str(effect.status), content, digest))
+
+    def groups(self) -> frozenset[str]:
+        """Which arguments it needs."""
+        return frozenset(self._rows)
+
+    def arguments(self) -> dict[str, list[Any]]:
+        """The arrays, by the argument's name."""
+        arrays: dict[str, list[Any]] = {}
+        for group, rows in self._rows.items():
+            for name, column in zip(GROUPS[group], zip(*rows, strict=True), strict=True):
+                arrays[name] = list(column)
+        return arrays
+
+
+def save_statement(template: str, groups: frozenset[str]) -> str:
+    """The call of `save` with the arguments of these groups alone."""
+    names = [name for group in GROUPS if group in groups for name in GROUPS[group]]
+    return template.replace("{arguments}", ", ".join(f"{name} => %({name})b::{TYPES[name]}[]" for name in names))
+
+
+def lone_entry(sight: Sight, overlay: Overlay) -> tuple[SeenRun, Entry] | None:
+    """The run and the entry, if all that this batch does is one entry of one run; the most frequent batch of all."""
+    if len(overlay.entries) != 1 or overlay.runs or overlay.effects or overlay.owners or overlay.blobs:
+        return None
+    run_id, entry = overlay.entries[0]
+    seen = sight.seen_run(run_id)
+    alone = len(sight.runs) == 1 and not sight.effects and not sight.owner_digests
+    return (seen, entry) if seen is not None and alone else None

@@ -1,0 +1,317 @@
+"""The PostgreSQL store: no rules, no sessions, and each batch is one statement that commits by itself.
+
+A batch is decided here, on what is remembered or was just read, and then sent in one message together with the exact
+state that it was decided on. The database locks those rows and compares; if anything has moved, nothing is written, and
+the batch is read and decided again. So no lock and no transaction ever waits for a client, which may be paused, cut
+off, or behind a pooler.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import psycopg
+
+from ...core.digest import blob_hash
+from ...core.effect import Effect, Status
+from ...core.errors import CommitUnknown, Damaged, ForkedStore, NotCommitted, StoreError
+from ...core.journal import Entry, verify
+from ...core.lease import Owner
+from ...core.run import Run, RunStatus
+from ...core.writes import Answer, Join, Write
+from ..base import Overlay
+from ..records import open_effect, open_owner, open_run
+from .connection import (
+    ONCE_MORE,
+    UNIQUE,
+    Link,
+    Rows,
+    Unreachable,
+    certainly_not_committed,
+    queries_for,
+    read_promise,
+    refused,
+)
+from .place import read_url
+from .presence import Presence
+from .saving import Saving, decode_text, entry_row, lone_entry, save_statement
+from .schema import check_schema
+from .sight import Memory, Sight, remember
+
+R = TypeVar("R", Run, Effect)
+ATTEMPTS_MAX = 40
+READ_TRIES = 3
+LEASE_BOOT = "postgresql"
+"""Leases run on the database's clock, which goes on through restarts and failovers: there is only one boot."""
+
+
+class PostgresStore:
+    """One schema of a database that workers on many machines may share."""
+
+    def __init__(self, url: str, *, schema: str | None = None) -> None:
+        """Open the store, making its schema if there is none; raises StoreRefused. See `place.read_url`."""
+        self._address = read_url(url, schema)
+        self._queries = queries_for(self._address.schema)
+        self._saves: dict[frozenset[str], str] = {}
+        self.lease_boot = LEASE_BOOT
+        self._pid = os.getpid()
+        self._closing = threading.Event()
+        self._lock, self._reader_lock = threading.Lock(), threading.Lock()
+        self._writer, self._reader = (Link(self._address, self._closing) for _ in range(2))
+        self._memory = Memory()
+        try:
+            self._writer.connect()
+            self.promise = read_promise(self._writer, self._queries)
+            check_schema(self._writer, self._queries)
+        except psycopg.Error as error:
+            self._writer.drop()
+            raise refused(self._address, error) from None
+        except BaseException:
+            self._writer.drop()
+            raise
+        presence = Link(self._address, self._closing)
+        self._presence = Presence(presence, self._queries, pooled=self.promise.pooled)
+        for loss in self.promise.losses():
+            logging.getLogger("surefoot").warning("%s: %s", self._address.shown, loss)
+
+    def describe(self) -> list[str]:
+        """Where this store is, and what its server promises, in lines for people."""
+        return [self._address.shown, *self.promise.lines()]
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedStore(self._pid, os.getpid())
+        if self._closing.is_set():
+            raise StoreError(f"{self._address.shown} is closed; open Surefoot again to go on")
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def transact(self, writes: Sequence[Write], *, again: bool = False) -> list[Answer]:
+        """Decide and save in one commit; durable when it returns. See `stores.base.Store`."""
+        self._check_process()
+        with self._lock:
+            if any(isinstance(write, Join) for write in writes):
+                self._presence.reappear()
+            try:
+                return self._transact(writes, again)
+            except BaseException as error:
+                self._memory.forget()
+                if again and isinstance(error, NotCommitted):
+                    # this attempt changed nothing, but what became of the earlier one has not been read
+                    raise CommitUnknown(str(error)) from error
+                raise
+
+    def _transact(self, writes: Sequence[Write], again: bool) -> list[Answer]:
+        last = ""
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                answers = self._attempt(writes, again, fresh=again or attempt > 0)
+            except psycopg.Error as error:
+                last = self._address.scrub(str(error))
+                if error.sqlstate not in ONCE_MORE and error.sqlstate != UNIQUE:
+                    raise NotCommitted(f"{self._address.shown} refused the write: {last}") from None
+            else:
+                if answers is not None:
+                    return answers
+        raise NotCommitted(f"{self._address.shown}: {ATTEMPTS_MAX} attempts met other writers each time; {last}")
+
+    def _attempt(self, writes: Sequence[Write], again: bool, *, fresh: bool) -> list[Answer] | None:
+        """The answers, or None if something was not as supposed and nothing was written.
+
+        Raises psycopg.Error only when it is certain that nothing was written.
+        """
+        sight = Sight(self._memory, self._read_to_decide, fresh=fresh)
+        sight.prepare(writes)
+        overlay = Overlay(sight, again=again)
+        answers = [write.decide(overlay) for write in writes]
+        if sight.rests_on_guesses(overlay):
+            return None
+        if not (overlay.runs or overlay.effects or overlay.owners or overlay.entries or overlay.blobs):
+            if again:
+                self._send(self._queries["settle"], ())
+            remember(self._memory, sight, overlay, {}, {})
+            return answers
+        lone = lone_entry(sight, overlay)
+        nums: list[int] | None
+        if lone is not None:
+            seen, entry = lone
+            saving = None
+            row = entry_row(seen.num, entry)
+            nums = [] if self._send(self._queries["append_entry"], (row[0], seen.digest, *row[1:])) else None
+        else:
+            marked = {owner_id for owner_id in overlay.owners if self._presence.marked(owner_id)}
+            saving = Saving(sight, overlay, marked)
+            nums = self._send(self._save_for(saving.groups()), saving.arguments())
+        if nums is None:
+            return None
+        new = dict(zip(saving.new_runs, nums, strict=True)) if saving else {}
+        remember(self._memory, sight, overlay, new, saving.digests if saving else {})
+        return answers
+
+    def _save_for(self, groups: frozenset[str]) -> str:
+        statement = self._saves.get(groups)
+        if statement is None:
+            statement = self._saves[groups] = save_statement(self._queries["save"], groups)
+        return statement
+
+    def _send(self, statement: Any, parameters: Any) -> Any:
+        """The one value that a writing statement answers; its commit has three outcomes (R10).
+
+        psycopg.Error: certainly rolled back. CommitUnknown: anything else, an interrupt and a warning included.
+        """
+        link = self._writer
+        if not link.is_alive():
+            link.drop()  # noticed before anything is sent, so that an idle cut is no unknown commit
+        link.get()
+        link.warning()
+        try:
+            value = link.rows(statement, parameters)[0][0]
+        except Unreachable:
+            raise
+        except psycopg.Error as error:
+            if certainly_not_committed(error):
+                raise
+            link.drop()
+            raise CommitUnknown(f"{self._address.shown}: {self._address.scrub(str(error))}") from error
+        except BaseException as error:
+            link.drop()
+            raise CommitUnknown(f"{self._address.shown}: interrupted by {type(error).__name__}") from error
+        warning = link.warning()
+        if warning:
+            raise CommitUnknown(f"{self._address.shown} warned at commit: {warning}")
+        return value
+
+    def _read_to_decide(self, query: str, names: Sequence[Any]) -> Rows:
+        """Rows that a decision rests on; read again through another connection if this one breaks."""
+        parameters = tuple(names) if query == "has_entry" else (list(names),)
+        return self._read(self._writer, query, parameters)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def _read(self, link: Link, query: str, parameters: Any) -> Rows:
+        last = ""
+        for _ in range(READ_TRIES):
+            try:
+                return link.rows(self._queries[query], parameters)
+            except psycopg.Error as error:
+                last = self._address.scrub(str(error))
+                if certainly_not_committed(error) and error.sqlstate not in ONCE_MORE:
+                    break
+                link.drop()
+            except BaseException:
+                link.drop()  # its answer may still be on the way
+                raise
+        raise NotCommitted(f"{self._address.shown} could not be read: {last}")
+
+    def _rows_of(self, query: str, parameters: Any) -> Rows:
+        self._check_process()
+        with self._reader_lock:
+            try:
+                return self._read(self._reader, query, parameters)
+            except NotCommitted as error:
+                raise StoreError(str(error)) from None
+
+    def read_run(self, run_id: str) -> tuple[Run, list[Entry]] | None:
+        """A run and its verified journal, from one snapshot."""
+        rows = self._rows_of("read_run", {"id": run_id})
+        if not rows:
+            return None
+        if rows[0][0] != -1:
+            raise Damaged(f"the journal of run {run_id!r}", "the run has no record")
+        run = open_run(run_id, rows[0][5], rows[0][8])
+        try:
+            entries = [
+                Entry(r[0], r[1], r[2], r[3], decode_text(r[4]), r[5], r[6] / 1000, r[7], r[8]) for r in rows[1:]
+            ]
+        except ValueError as error:
+            raise Damaged(f"the journal of run {run_id!r}", str(error)) from error
+        head = verify(run_id, entries)
+        if run.head and (head.length, head.digest) != (run.length, run.head):
+            raise Damaged(f"the journal of run {run_id!r}", f"it ends at entry {head.length}, not at {run.length}")
+        return run, entries
+
+    def find_run(self, run_id: str) -> Run | None:
+        """A run without its journal."""
+        return next((open_run(*row[:1], *row[2:5]) for row in self._rows_of("load_runs", ([run_id],))), None)
+
+    def read_effect(self, key: str) -> Effect | None:
+        """One effect by its key."""
+        return next((open_effect(*row) for row in self._rows_of("load_effects", ([key],))), None)
+
+    def read_owner(self, owner_id: int) -> Owner | None:
+        """One owner by its id."""
+        return next((open_owner(*row) for row in self._rows_of("load_owners", ([owner_id],))), None)
+
+    def read_blob(self, name: bytes) -> bytes:
+        """A large value by its hash."""
+        rows = self._rows_of("read_blob", (name,))
+        if not rows or blob_hash(rows[0][0]) != name:
+            raise Damaged(f"large value {name.hex()[:12]}", "it is missing or its bytes do not match its hash")
+        return rows[0][0]
+
+    def find_runs(self, statuses: Sequence[RunStatus] = (), *, limit: int = 1000) -> list[Run]:
+        """Runs in these statuses, newest first."""
+        asked = [str(status) for status in statuses]
+        rows = self._rows_of("find_runs_in", (asked, limit)) if asked else self._rows_of("find_runs", (limit,))
+        return self._as_asked([open_run(*row) for row in rows], asked)
+
+    def find_effects(self, statuses: Sequence[Status] = (), *, run_id: str = "", limit: int = 1000) -> list[Effect]:
+        """Effects in these statuses and of this run, newest first."""
+        asked = [str(status) for status in statuses]
+        if run_id:
+            rows = self._rows_of("find_effects_of_run", {"run": run_id, "statuses": asked, "limit": limit})
+        else:
+            rows = (
+                self._rows_of("find_effects_in", (asked, limit)) if asked else self._rows_of("find_effects", (limit,))
+            )
+        found = self._as_asked([open_effect(*row) for row in rows], asked)
+        if run_id and any(effect.run != run_id for effect in found):
+            raise Damaged(self._address.shown, "an index leads to another run's effect")
+        return found
+
+    def _as_asked(self, found: list[R], statuses: Sequence[str]) -> list[R]:
+        """A damaged index may lead to a sound row that was not asked for."""
+        if statuses and any(record.status not in statuses for record in found):
+            raise Damaged(self._address.shown, "an index leads to a record in another status")
+        return found
+
+    # --- presence, time, and the rest -------------------------------------------------------------------------------
+
+    def appear(self, owner_id: int) -> None:
+        """Hold this owner's mark, on a connection of its own."""
+        self._check_process()
+        with self._lock:
+            self._presence.appear(owner_id)
+
+    def is_gone(self, owner_id: int) -> bool:
+        """True if that owner's mark has certainly been dropped; never behind a pooler."""
+        if self._presence.marked(owner_id):
+            return False
+        try:
+            return bool(self._rows_of("is_gone", {"id": str(owner_id), "number": owner_id})[0][0])
+        except StoreError:
+            return False
+
+    def tell_time(self) -> float:
+        """The database's clock: leases of workers on several machines compare by it alone."""
+        return float(self._rows_of("tell_time", ())[0][0])
+
+    def check(self) -> list[str]:
+        """Read everything once: each record against its digest, each chain, and each row through its index."""
+        from .check import check
+
+        return check(self, self._rows_of)
+
+    def close(self) -> None:
+        """Close all connections, and so drop the marks; in a forked child nothing is touched."""
+        if self._closing.is_set() or os.getpid() != self._pid:
+            return
+        self._closing.set()
+        with self._lock, self._reader_lock:
+            self._presence.vanish()
+            self._reader.drop()
+            self._writer.drop()
