@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from ..core.contract import Answers, Bound, Code, Contract, Kind, Meaning, Place, answers
+from ..core.contract import Answers, Bound, Code, Contract, Kind, Margins, Meaning, Place, answers
 from ..core.errors import UsageError
 from .fit import Shape, fit_key
-from .model import Answer, Class, Do, KeyPlace, KeyShape, Late, Lookup, LookupKind, Receiver, TokenMode
+from .model import Answer, Class, Do, KeyPlace, KeyShape, Late, Lookup, LookupKind, Receiver, Token, TokenMode
 
 STAYS = (Class.NATURAL_KEY, Class.UPSERT, Class.CONDITIONAL)
 """Classes whose guard is the object itself: as long as it cannot go away by time, a repeat is harmless for ever."""
 
+TOKEN_MARGINS = Margins(safety_seconds=0.0, clock_skew_seconds=0.0, short_window_seconds=0.0)
 PLACES = {place.value: place for place in Place}
 
 
@@ -31,6 +32,8 @@ def contract_of(receiver: Receiver) -> Contract:
     shape = fit_key(receiver.key, receiver.id) if has_key(receiver) else Shape()
     lookup = lookup_of(receiver)
     is_keyed = kind is Kind.KEYED
+    if receiver.token is not None:
+        return _contract_of_token(receiver, kind, window, bound)
     return Contract(
         kind=kind,
         receiver=receiver.id,
@@ -46,12 +49,35 @@ def contract_of(receiver: Receiver) -> Contract:
         shape=shape.shape,
         length=shape.length,
         prefix=shape.prefix,
-        answers=answers_of(receiver.answers),
+        answers=answers_of(_all_answers(receiver)),
         code_at=receiver.code_at,
         stores_refusals=receiver.replay.refusals == "yes",
         at_least_once=receiver.at_least_once,
         owned=receiver.owned,
     )
+
+
+def _contract_of_token(receiver: Receiver, kind: Kind, window: float, bound: Bound) -> Contract:
+    """The old refresh token is the key. The provider counts from when it acted, so half of its grace is relied on."""
+    is_keyed = kind is Kind.KEYED
+    return Contract(
+        kind=kind,
+        receiver=receiver.id,
+        window_seconds=window if is_keyed else 0.0,
+        bound=bound if is_keyed else Bound.EXACT,
+        margins=TOKEN_MARGINS if receiver.margins == Margins() else receiver.margins,
+        place=Place.NONE,
+        key_name="",
+        answers=Answers(refused=()),
+        code_at=receiver.code_at,
+    )
+
+
+def _all_answers(receiver: Receiver) -> tuple[Answer, ...]:
+    if receiver.action.after_5xx is not Do.LOOKUP_FIRST:
+        return receiver.answers
+    # a 5xx is not stored, so the same key may run again: only asking helps
+    return (*receiver.answers, Answer(means=Meaning.SPENT, status=(500, 502, 503, 504)))
 
 
 def prepare_of(receiver: Receiver) -> Contract:
@@ -102,8 +128,8 @@ def kind_of(receiver: Receiver) -> Kind:
         return Kind.OPAQUE
     if receiver.consumer_drops_repeats:
         return Kind.NATURAL
-    if receiver.token is not None and receiver.action.within is Do.RESEND:
-        return _kind_of_token(receiver)
+    if receiver.token is not None:
+        return _kind_of_token(receiver.token)
     match receiver.action.within:
         case Do.RESEND:
             stays = receiver.class_ in STAYS and receiver.window.bound is Bound.FOR_EVER
@@ -111,30 +137,28 @@ def kind_of(receiver: Receiver) -> Kind:
         case Do.LOOKUP_FIRST | Do.LOOKUP_THEN_RESEND | Do.LOOKUP_THEN_PARK:
             return Kind.LOOKUP
         case Do.WAIT_FOR_EVENT:
-            asked = receiver.asks or receiver.action.past is not Do.PARK
-            return Kind.LOOKUP if asked else Kind.OPAQUE
+            return Kind.OPAQUE if receiver.action.past is Do.PARK else Kind.LOOKUP
         case Do.RESEND_IF_CONSUMER_DROPS_REPEATS | Do.CANCEL_OR_PARK | Do.PARK | Do.NEW_INTENT:
             return Kind.OPAQUE
         case _:
             assert_never(receiver.action.within)
 
 
-def _kind_of_token(receiver: Receiver) -> Kind:
-    assert receiver.token is not None
-    match receiver.token.mode:
+def _kind_of_token(token: Token) -> Kind:
+    match token.mode:
         case TokenMode.REUSABLE | TokenMode.ROTATING_REUSABLE:
             return Kind.NATURAL
         case TokenMode.GRACE:
-            return Kind.KEYED
+            return Kind.KEYED if token.grace_seconds else Kind.OPAQUE
         case TokenMode.STRICT:
             return Kind.OPAQUE
         case _:
-            assert_never(receiver.token.mode)
+            assert_never(token.mode)
 
 
 def has_key(receiver: Receiver) -> bool:
-    """True if a key of ours goes along; one that the receiver makes comes with the arguments instead."""
-    return receiver.key.place is not KeyPlace.NONE and receiver.key.shape is not KeyShape.RECEIVER_MADE
+    """True if a key of ours goes along; a `given` one comes with the arguments instead."""
+    return receiver.key.place is not KeyPlace.NONE and receiver.key.shape is not KeyShape.GIVEN
 
 
 def _place(receiver: Receiver) -> Place:
@@ -177,7 +201,7 @@ def lag_of(receiver: Receiver, lookup: Lookup | None) -> float:
 
 
 def proves_absence(receiver: Receiver, lookup: Lookup | None) -> bool:
-    """True if an empty answer means that it did not happen, by the lookup itself and by what is done past the window."""
+    """True if an empty answer means that it did not happen: the lookup shows all, and the facts allow to act on it."""
     believed = receiver.action.past in (Do.LOOKUP_THEN_RESEND, Do.LOOKUP_FIRST, Do.RESEND)
     return believed and lookup is not None and lookup.absence
 

@@ -63,7 +63,7 @@ def _choices(key: Key, room: int) -> list[tuple[str, int]]:
             return [("hex", min(room, HEX_LENGTH))]
         case KeyShape.NUMBER:
             return [("number", min(room, NUMBER_LENGTH))]
-        case KeyShape.UUID | KeyShape.UUID4 | KeyShape.RECEIVER_MADE:
+        case KeyShape.UUID | KeyShape.UUID4 | KeyShape.GIVEN:
             return [("uuid", 0)]
         case KeyShape.UUID5 | KeyShape.UUID7 | KeyShape.SEQUENCE:
             return [(key.shape.value, 0)]

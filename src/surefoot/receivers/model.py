@@ -6,11 +6,10 @@ Every fact that decides something is typed; a short text of ours may stand besid
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
-from typing import Any
 
 import msgspec
-from msgspec.structs import asdict
 
 from ..core.contract import Bound, Contract, Margins, Meaning
 
@@ -61,6 +60,7 @@ CLASSES: dict[Class, str] = {
     Class.REUSABLE_SECRET: "hands out a token that may be used again and again",
 }
 
+SCOPE_NAMES = ("account", "environment", "region", "endpoint", "credential")
 TOKENS = (Class.SINGLE_USE_SECRET, Class.ROTATING_REUSABLE_SECRET, Class.REUSABLE_SECRET)
 
 
@@ -103,7 +103,11 @@ class Stakes(StrEnum):
 
 
 class KeyPlace(StrEnum):
-    """Where in a request the key goes; wider than the contract's `Place`, which knows what the runtime can fill in."""
+    """Where in a request the key goes; wider than the contract's `Place`, which knows what the runtime can fill in.
+
+    `object`: it is the object's own id, such as a primary key or a path. Write `attempt.key` there yourself, as in a
+    `graphql_directive`.
+    """
 
     HEADER = "header"
     BODY = "body"
@@ -111,12 +115,16 @@ class KeyPlace(StrEnum):
     PATH = "path"
     MAIL_HEADER = "mail_header"
     PROPERTY = "property"
+    OBJECT = "object"
     GRAPHQL_DIRECTIVE = "graphql_directive"
     NONE = "none"
 
 
 class KeyShape(StrEnum):
-    """What a key has to look like. `any`: a text within the limits. `receiver_made`: asked for first, then used."""
+    """What a key has to look like. `any`: a text within the limits.
+
+    `given`: it comes with the arguments, since the receiver made it beforehand or it is a name, a range or a slot.
+    """
 
     ANY = "any"
     UUID = "uuid"
@@ -126,7 +134,7 @@ class KeyShape(StrEnum):
     HEX = "hex"
     NUMBER = "number"
     SEQUENCE = "sequence"
-    RECEIVER_MADE = "receiver_made"
+    GIVEN = "given"
 
 
 class Charset(StrEnum):
@@ -192,7 +200,7 @@ DOES: dict[Do, str] = {
     Do.LOOKUP_FIRST: "ask first, and send again only after a dependable no",
     Do.LOOKUP_THEN_RESEND: "ask, wait out the lag, ask again; after two clear noes send again",
     Do.LOOKUP_THEN_PARK: "ask; without a clear yes a person tells",
-    Do.RESEND_IF_CONSUMER_DROPS_REPEATS: "send again only when the consumer is known to drop repeats; else a person tells",
+    Do.RESEND_IF_CONSUMER_DROPS_REPEATS: "send again if the consumer is known to drop repeats; else a person tells",
     Do.CANCEL_OR_PARK: "undo whatever the key made, then begin anew; else a person tells",
     Do.WAIT_FOR_EVENT: "wait for the receiver's event, then a person tells",
     Do.PARK: "a person tells",
@@ -332,8 +340,12 @@ class Variant(Fact, frozen=True):
 
 
 class Setting(Variant, frozen=True):
-    """A setting of the account that switches protection on or changes it. `default` is whether it is on unasked."""
+    """A setting of the account that switches protection on or changes it. `default` is whether it is on unasked.
 
+    `needed=True` says that everything said of this receiver holds only while it is on.
+    """
+
+    needed: bool = False
     default: Known = Known.UNKNOWN
 
 
@@ -469,12 +481,66 @@ class Receiver(Fact, frozen=True):
 
         return commit_of(self)
 
-    def with_(self, **changes: Any) -> Receiver:
-        """This receiver, narrowed; see `surefoot.receivers.narrow.narrow` for what may be said. UsageError for a contradiction."""
+    def with_(
+        self,
+        *,
+        operation: str = "",
+        setting: str | tuple[str, ...] = (),
+        window: timedelta | float | None = None,
+        scope: tuple[str, ...] | None = None,
+        shape: str | None = None,
+        stakes: str | None = None,
+        asks: str = "",
+        past: str | None = None,
+        grace_seconds: timedelta | float | None = None,
+        consumer_drops_repeats: bool = False,
+        at_least_once: bool = False,
+        owned: bool = False,
+        margins: Margins | None = None,
+        lookup_margins: LookupMargins | None = None,
+        lookups: tuple[Lookup, ...] | None = None,
+        answers: tuple[Answer, ...] | None = None,
+        code_at: tuple[str, ...] | None = None,
+        token: Token | None = None,
+        checked: str = "",
+    ) -> Receiver:
+        """This receiver, narrowed by what its owner knows; UsageError for what contradicts the facts.
+
+        `operation` and `setting` name entries of `variants` and `settings`: what differs for one operation, what a
+        setting of the account switches on. `window` (a timedelta or seconds) is what you have set or been told.
+        `stakes="reversible"` lets an unknown window count for 300 s. `asks` chooses the lookup by its field. `past`
+        says what to do past the window. `consumer_drops_repeats=True`: whoever reads the message drops a second one.
+        `at_least_once=True` accepts duplicates. `owned=True`: the object's id is our key, so whatever exists under it
+        is ours. The others replace the fields of the same name.
+        """
         from .narrow import narrow
 
-        return narrow(self, **changes)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The facts by field name."""
-        return asdict(self)
+        said = {
+            "operation": operation,
+            "setting": (setting,) if isinstance(setting, str) else setting,
+            "window": window,
+            "scope": scope,
+            "shape": shape,
+            "stakes": stakes,
+            "asks": asks,
+            "past": past,
+            "grace_seconds": grace_seconds,
+            "consumer_drops_repeats": consumer_drops_repeats,
+            "at_least_once": at_least_once,
+            "owned": owned,
+            "margins": margins,
+            "lookup_margins": lookup_margins,
+            "lookups": lookups,
+            "answers": answers,
+            "code_at": code_at,
+            "token": token,
+            "checked": checked,
+        }
+        return narrow(
+            self,
+            {
+                name: value
+                for name, value in said.items()
+                if not any(value is nothing for nothing in (None, False, "", ()))
+            },
+        )
