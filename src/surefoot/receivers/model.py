@@ -536,11 +536,8 @@ class Receiver(Fact, frozen=True):
             "token": token,
             "checked": checked,
         }
-        return narrow(
-            self,
-            {
-                name: value
-                for name, value in said.items()
-                if not any(value is nothing for nothing in (None, False, "", ()))
-            },
-        )
+        return narrow(self, {name: value for name, value in said.items() if _is_said(value)})
+
+
+def _is_said(value: object) -> bool:
+    return value is not None and value is not False and value not in ("", ())
