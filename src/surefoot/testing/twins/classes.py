@@ -77,8 +77,8 @@ class NoPromise(Rules):
     shows = False
 
 
-class LookupByEvent(NoPromise):
-    """Acts each time; only a later event tells (`Engine.events`)."""
+class LookupByEvent(Rules):
+    """Acts each time; a later event tells (`Engine.events`)."""
 
 
 class KeyReplay(Rules):
@@ -147,7 +147,11 @@ class StateKey(KeyReplay):
 
 
 class SilentDropWindow(KeyReplay):
-    """Inside the window a repeat is accepted and dropped, without any sign of it."""
+    """Inside the window a repeat is accepted and dropped, without any sign of it. Without a key the content is one."""
+
+    def identity(self, request: Request) -> Hashable | None:
+        """Its key, else its content."""
+        return (request.scope, request.operation, request.key or digest_of(request.payload))
 
     def repeat(self, known: Known, request: Request) -> Answer:
         """A success like any other."""
@@ -180,6 +184,10 @@ class TwoStepCommit(KeyReplay):
     def acts(self, request: Request) -> str:
         """Preparing changes nothing that counts."""
         return "performed" if request.key else "prepared"
+
+    def made(self, request: Request, number: int) -> Json:
+        """Whether it is a draft yet."""
+        return {"draft": not request.key}
 
     def repeat(self, known: Known, request: Request) -> Answer:
         """The draft is gone: sent, or thrown away."""

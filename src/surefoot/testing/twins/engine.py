@@ -297,6 +297,9 @@ class Engine:
     def _make(self, rules: Rules, request: Request) -> Thing:
         number, now = len(self._things) + 1, self.now()
         thing = Thing(number=number, request=request, made_at=now, facts=rules.made(request, number))
+        draft = self._draft(request) if isinstance(rules, TwoStepCommit) and request.key else None
+        if draft is not None:
+            draft.open = False
         self._things.append(thing)
         if isinstance(rules, MonotonicSequence) and request.key:
             self._last[request.scope, request.marker] = int(request.key)

@@ -8,52 +8,71 @@ second request that is refused while the first one runs, a lookup that shows aft
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ...core.contract import Bound, Place
+from ...receivers.model import (
+    Charset,
+    Class,
+    Key,
+    KeyPlace,
+    KeyShape,
+    Known,
+    LookupKind,
+    Receiver,
+    TokenMode,
+)
+from ...receivers.model import (
+    InFlight as Meets,
+)
+from ...receivers.model import (
+    Late as AfterWindow,
+)
 from .behaviour import Behaviour, InFlight, Late, Said, Sort
 
 UNKNOWN_WINDOW_SECONDS = 86_400.0
-UNKNOWN_LAG_SECONDS = {"get": 0.0, "list": 2.0, "search": 60.0, "event": 60.0}
+UNKNOWN_LAG_SECONDS = {
+    LookupKind.GET: 0.0,
+    LookupKind.LIST: 2.0,
+    LookupKind.SEARCH: 60.0,
+    LookupKind.EVENT: 60.0,
+}
 IN_FLIGHT = {
-    "rejected": InFlight.REJECT,
-    "waits": InFlight.HOLD,
-    "one_wins": InFlight.HOLD,
-    "both_run": InFlight.BOTH,
-    "unknown": InFlight.REJECT,
+    Meets.REJECTED: InFlight.REJECT,
+    Meets.WAITS: InFlight.HOLD,
+    Meets.ONE_WINS: InFlight.HOLD,
+    Meets.BOTH_RUN: InFlight.BOTH,
+    Meets.UNKNOWN: InFlight.REJECT,
 }
-SHAPES = {"number": "number", "sequence": "sequence", "receiver_made": "any", "any": "any"}
 CHARSETS = {
-    "any": "any",
-    "token": "word",
-    "dns": "dns",
-    "alphanumeric": "base62",
-    "base32hex": "base32",
-    "hex": "hex",
-    "digits": "number",
+    Charset.ANY: "any",
+    Charset.TOKEN: "word",
+    Charset.DNS: "dns",
+    Charset.ALPHANUMERIC: "base62",
+    Charset.BASE32HEX: "base32",
+    Charset.HEX: "hex",
+    Charset.DIGITS: "number",
 }
+TOKEN_FIELD = "refresh_token"
 
 
-def behaviour_of(receiver: Any) -> Behaviour:
-    """How the twin of this `surefoot.receivers.Receiver` behaves."""
-    key, token = receiver.key, receiver.token
-    shape = CHARSETS[key.charset] if key.shape == "any" else SHAPES.get(key.shape, str(key.shape))
+def behaviour_of(receiver: Receiver) -> Behaviour:
+    """How the twin of this receiver behaves."""
+    key, token, marker = receiver.key, receiver.token, receiver.marker
     window, late = _window(receiver)
     shows, lag = _lookup(receiver)
-    marker = receiver.marker
     return Behaviour(
         name=receiver.id,
         operations=_operations(receiver),
         window_seconds=window,
         late=late,
         in_flight=InFlight.HOLD if token else IN_FLIGHT[receiver.in_flight],
-        compares_payload=receiver.payload_compared == "yes",
-        stores_refusals=receiver.replay.refusals == "yes",
-        stores_errors=receiver.replay.errors == "yes",
-        place=_place(key.place),
-        key_name=key.name.split(" ")[0] or "key",
-        key_required=key.required == "yes",
-        shape=shape,
+        compares_payload=receiver.payload_compared is Known.YES,
+        stores_refusals=receiver.replay.refusals is Known.YES,
+        stores_errors=receiver.replay.errors is Known.YES,
+        place=Place.BODY if token else place_of(key),
+        key_name=TOKEN_FIELD if token else key.name or "key",
+        key_required=key.required is Known.YES,
+        shape=_shape(key),
         length_min=key.min_length or 1,
         length_max=key.max_length or 255,
         prefix=key.prefix,
@@ -65,42 +84,59 @@ def behaviour_of(receiver: Any) -> Behaviour:
     )
 
 
-def _operations(receiver: Any) -> dict[str, Sort]:
-    own = Sort(receiver.class_)
-    named = {name: Sort(variant.class_ or own) for name, variant in receiver.variants.items()}
-    rest = {"create": own} if own is not Sort.MIXED else {}
-    return {name: sort for name, sort in {**rest, **named}.items() if sort is not Sort.MIXED}
+def place_of(key: Key) -> Place:
+    """Where the plain wire reads the key: what is no part of an HTTP request of its own is a field of the body."""
+    match key.place:
+        case KeyPlace.HEADER | KeyPlace.MAIL_HEADER | KeyPlace.QUERY | KeyPlace.PATH | KeyPlace.NONE:
+            return Place(key.place)
+        case _:
+            return Place.BODY
 
 
-def _window(receiver: Any) -> tuple[float, Late]:
+def _shape(key: Key) -> str:
+    match key.shape:
+        case KeyShape.ANY:
+            return CHARSETS[key.charset]
+        case KeyShape.GIVEN:
+            return "any"
+        case _:
+            return str(key.shape)
+
+
+def _operations(receiver: Receiver) -> dict[str, Sort]:
+    """`create`, and one for each variant; a mixed receiver has only those whose class is known, or its lookups'."""
+    own = Sort.LOOKUP_ONLY if receiver.class_ is Class.MIXED else Sort(receiver.class_)
+    named = {name: Sort(variant.class_) if variant.class_ else own for name, variant in receiver.variants.items()}
+    return {"create": own, **{name: sort for name, sort in named.items() if sort is not Sort.MIXED}}
+
+
+def _window(receiver: Receiver) -> tuple[float, Late]:
     token, window = receiver.token, receiver.window
     if token is not None:
-        late = Late.FAMILY_REVOKED if token.revokes_family == "yes" else Late.EXECUTES_AGAIN
-        return (token.grace_seconds or 0.0 if token.mode in ("strict", "grace") else math.inf), late
-    late = Late.REJECTED if window.late == "rejected" else Late.EXECUTES_AGAIN
+        late = Late.FAMILY_REVOKED if token.revokes_family is Known.YES else Late.EXECUTES_AGAIN
+        spent = token.mode in (TokenMode.STRICT, TokenMode.GRACE)
+        return (token.grace_seconds or 0.0) if spent else math.inf, late
+    late = Late.REJECTED if window.late is AfterWindow.REJECTED else Late.EXECUTES_AGAIN
     if window.seconds is not None:
         return window.seconds, late
     return (math.inf if window.bound in (Bound.FOR_EVER, Bound.STATE) else UNKNOWN_WINDOW_SECONDS), late
 
 
-def _lookup(receiver: Any) -> tuple[bool, float]:
+def _lookup(receiver: Receiver) -> tuple[bool, float]:
     """Whether it can be asked, and from when on it shows."""
-    ways = [way for way in receiver.lookups if way.kind != "event"]
+    ways = [way for way in receiver.lookups if way.kind is not LookupKind.EVENT]
     way = next((way for way in ways if way.by == receiver.asks), ways[0] if ways else None)
     if way is None:
-        return False, UNKNOWN_LAG_SECONDS["event"]
+        return False, UNKNOWN_LAG_SECONDS[LookupKind.EVENT]
     return True, UNKNOWN_LAG_SECONDS[way.kind] if way.lag_seconds is None else way.lag_seconds
 
 
-def _place(place: str) -> Place:
-    return Place.BODY if place == "graphql_directive" else Place(place)
-
-
-def _codes(receiver: Any) -> dict[Said, tuple[int, str]]:
-    """The first status and code of each meaning; an answer of a 2xx status is a refusal by its code alone."""
+def _codes(receiver: Receiver) -> dict[Said, tuple[int, str]]:
+    """The first status and code of each meaning that the catalog names."""
     found: dict[Said, tuple[int, str]] = {}
-    for answer in receiver.answers:
-        said = Said(answer.means)
+    if receiver.token is not None and receiver.token.refusals:
+        found[Said.SPENT] = (400, receiver.token.refusals[0])
+    for answer in (*receiver.answers, *(receiver.commits.answers if receiver.commits else ())):
         code = answer.codes[0] if answer.codes else ""
-        found.setdefault(said, (answer.status[0] if answer.status else 409, code))
+        found.setdefault(Said(answer.means), (answer.status[0] if answer.status else 409, code))
     return found

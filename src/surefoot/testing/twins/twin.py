@@ -14,11 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from ...receivers.model import Receiver
 from ..ledger import Ledger, Line
 from .behaviour import Behaviour
 from .clock import SharedClock
 from .engine import Engine
 from .messages import Fault, Thing, Wire
+from .of_receiver import behaviour_of
 from .plain import PlainWire
 from .server import TwinServer, serve
 
@@ -50,7 +52,7 @@ class Twin:
     @classmethod
     def of(
         cls,
-        receiver: Any,
+        receiver: Receiver | Behaviour,
         ledger: Path | str | None = None,
         *,
         clock: SharedClock | None = None,
@@ -59,8 +61,6 @@ class Twin:
         **lies: Any,
     ) -> Twin:
         """The twin of a `Receiver` or `Behaviour`. `lies` change its behaviour: `window_seconds=60` forgets early."""
-        from .of_receiver import behaviour_of
-
         behaviour = receiver if isinstance(receiver, Behaviour) else behaviour_of(receiver)
         return cls(replace(behaviour, **lies), ledger, clock=clock, wire=wire, port=port)
 
