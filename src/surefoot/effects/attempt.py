@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from ..core.contract import Place
+from ..core.contract import Contract, Kind, Place
 from ..core.effect import Effect
 from ..core.errors import UsageError
+from . import guard
+from .classify import classify_error, classify_response
+from .clients import make_client, make_options, make_session
+from .reading import Reading, Says, Unsuccessful
 
+T = TypeVar("T")
 Scope = Mapping[str, str]
 SCOPE_NAMES = ("account", "environment", "region", "endpoint", "credential")
 
@@ -33,7 +39,7 @@ def pin_scope(scope: Scope, effect: str) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One try of an effect. One attempt is one request: switch off your client library's own retries.
+    """One try of an effect. One attempt is one request; `session`, `client` and `options` keep a library to that.
 
     `key` is the idempotency key as the receiver wants it, the same at every try. Of `headers`, `params` and `fields`
     the one that the contract names carries it. `timeout` is in seconds, `deadline` in seconds since the epoch: after it
@@ -74,3 +80,65 @@ class Attempt:
             record=effect,
             connection=connection,
         )
+
+    # --- reading an answer ------------------------------------------------------------------------------------------
+
+    def classify(self, answer: object) -> Reading:
+        """What a response or an exception of a client library says about this effect, by its contract.
+
+        Knows httpx, httpx2, requests, urllib3, aiohttp, botocore, stripe, openai, anthropic, slack_sdk, PyGithub,
+        twilio and sendgrid, and what looks like them. Reads nothing from the network: read a streamed body first.
+        Raises UsageError for what is neither. An exception that leaves the body is classified the same way by itself.
+        """
+        contract = self.record.contract if self.record is not None else Contract(kind=Kind.OPAQUE)
+        marks = (self.key, self.effect)
+        if isinstance(answer, BaseException):
+            held = guard.watching.get()
+            return classify_error(answer, contract, marks, has_left=held is not None and held.has_left)
+        reading = classify_response(answer, contract, marks)
+        if reading is None:
+            raise UsageError(
+                f"attempt.classify expected a response or an exception of a client library, found {type(answer)!r}; "
+                "raise Refused, NotSent or Exists to say what it means"
+            )
+        return reading
+
+    def check(self, response: T) -> T:
+        """The response, if it is a success; raises Unsuccessful with the reading otherwise.
+
+        Let that error leave the body: it is recorded as what it means. Also an answer such as "a repeat, it happened
+        before" under status 409 is raised, since its body has another shape; it confirms the effect.
+        """
+        reading = self.classify(response)
+        if reading.kind is Says.LANDED and 200 <= reading.status < 300:
+            return response
+        raise Unsuccessful(reading)
+
+    # --- clients that send once -------------------------------------------------------------------------------------
+
+    def session(self) -> Any:
+        """A `requests.Session` that sends once, with this attempt's timeout where a call gives none, and its key."""
+        return make_session(self)
+
+    def client(self, library: str = "", **options: Any) -> Any:
+        """An `httpx.Client` (or `httpx2`) with this attempt's timeout and key; `options` go to its constructor."""
+        return make_client(self, is_async=False, library=library, options=options)
+
+    def async_client(self, library: str = "", **options: Any) -> Any:
+        """An `httpx.AsyncClient` (or `httpx2`) with this attempt's timeout and key."""
+        return make_client(self, is_async=True, library=library, options=options)
+
+    def options(self, library: str) -> dict[str, Any]:
+        """Arguments for the constructor of a package's client: its retries off, this attempt's timeout.
+
+        `library` is "aiohttp", "anthropic", "boto3", "botocore", "github", "openai", "slack_sdk", "stripe", "twilio" or
+        "urllib3". Raises UsageError for another.
+        """
+        return make_options(self, library)
+
+    def more_requests(self) -> AbstractContextManager[None]:
+        """Within the block this attempt may send to the same place again, which is stopped otherwise.
+
+        The body then answers for what a crash between two of them leaves behind.
+        """
+        return guard.more_requests()

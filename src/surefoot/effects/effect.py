@@ -14,26 +14,25 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 from ..core import perform
 from ..core.contract import Contract, Kind, Promises
 from ..core.effect import Effect as EffectRecord
-from ..core.effect import Evidence, Status
-from ..core.errors import Abandoned, Exists, Refused, RunWaiting, Several, Suspend, UsageError, ValueRefused
+from ..core.effect import Status
+from ..core.errors import Abandoned, Refused, RunWaiting, Suspend, UsageError, ValueRefused
 from ..core.ids import check_id, check_identity, check_name, fill_identity
 from ..core.journal import Branch
-from ..core.outcome import Answered, Confirmed, InDoubt
+from ..core.outcome import Confirmed, InDoubt
 from ..core.perform import Settled
 from ..core.values import ArgumentsCodec, Codec, resolve_hints
 from ..runtime.outside import finders, outside_session
 from ..runtime.scope import current
 from ..runtime.session import Session
 from ..runtime.step import Named, check_function, first_name, refuse_lost_context, seconds_of
-from .attempt import Attempt, Scope, pin_scope
-from .classify import classify
-from .transactional import SameTransaction, perform_in_transaction
+from .attempt import Scope, pin_scope
+from .transactional import SameTransaction
+from .use import UNSTORABLE, EffectUse
 
 P = ParamSpec("P")
 R = TypeVar("R")
 DEFAULT_TIMEOUT_SECONDS = 30.0
 DEFAULT_BUDGET_SECONDS = 900.0
-UNSTORABLE = "unstorable receipt: "
 _effects: dict[str, Effect[..., Any] | None] = {}
 
 
@@ -315,142 +314,6 @@ class Effect(Named, Generic[P, R]):
         raise session.stop(Suspend(reason), branch) if session.state.run_id else RunWaiting("(outside any run)", reason)
 
 
-class EffectUse:
-    """One use of an effect; what `perform` sees as its call, and how one attempt is made."""
-
-    def __init__(
-        self,
-        effect: Effect[..., Any],
-        branch: Branch,
-        arguments: bytes,
-        identity: str,
-        owner: Any,
-        *,
-        compensates: str = "",
-    ) -> None:
-        """`owner` is the instance when the effect is a method."""
-        self.effect, self.branch, self.names = effect, branch, effect.names
-        self.arguments, self.identity, self.owner, self.compensates = arguments, identity, owner, compensates
-        self.contract = effect.contract
-        self.timeout_seconds, self.budget_seconds = effect.timeout_seconds, effect.budget_seconds
-        self.can_ask = effect._lookup is not None  # pyright: ignore[reportPrivateUsage]
-        self.scope = effect.pinned_scope()
-
-    def register_undo(self, session: Session, settled: Settled) -> None:
-        """Remember how to undo it when the run fails."""
-        self.effect.register_undo(session, self.branch, settled)
-
-    def _arguments(self, session: Session, record: EffectRecord, connection: Any = None) -> tuple[Any, ...]:
-        request = record.request
-        if request[:1] == b"\x00":
-            request = session.engine.store.read_blob(request[1:])
-        args, kwargs = self.effect.arguments.restore(request)
-        first = (self.owner,) if self.effect.is_method else ()
-        return (*first, Attempt.of(record, connection), *args), kwargs
-
-    def _landed(self, value: Any) -> Answered:
-        try:
-            stored, _ = self.effect.codec.settle(value)
-        except UsageError as refused:
-            return Answered(kind="landed", receipt=b"null", reason=f"{UNSTORABLE}{refused}")
-        return Answered(kind="landed", receipt=stored)
-
-    def _failed(self, error: Exception) -> Answered:
-        if isinstance(error, Exists) and error.receipt is not None:
-            return self._landed(error.receipt)
-        return classify(error, self.contract)
-
-    def send(self, session: Session, record: EffectRecord) -> Answered:
-        """Make one attempt on this thread, with the recorded request."""
-        effect = self.effect
-        try:
-            if effect.connect is not None:
-                return self._send_in_transaction(session, record, effect.connect)
-            args, kwargs = self._arguments(session, record)
-        except (UsageError, OSError) as error:
-            return Answered(kind="unsent", reason=f"{type(error).__name__}: {error}")
-        try:
-            return self._landed(session.in_body(lambda: effect.function(*args, **kwargs)))
-        except Exception as error:
-            return self._failed(error)
-
-    def _send_in_transaction(self, session: Session, record: EffectRecord, connect: Callable[[], Any]) -> Answered:
-        connection = connect()
-        try:
-            args, kwargs = self._arguments(session, record, connection)
-
-            def body() -> bytes:
-                value = session.in_body(lambda: self.effect.function(*args, **kwargs))
-                return self.effect.codec.settle(value)[0]
-
-            receipt = perform_in_transaction(connection, record.key, record.request_digest, body)
-            return Answered(kind="landed", receipt=receipt)
-        except Refused as error:
-            return Answered(kind="refused", reason=error.reason, code=error.code)
-        except Exception as error:
-            return Answered(kind="unknown", reason=f"{type(error).__name__}: {error}"[:500])
-        finally:
-            connection.close()
-
-    async def send_async(self, session: Session, record: EffectRecord) -> Answered:
-        """Make one attempt in this task, with the recorded request."""
-        import asyncio
-
-        try:
-            args, kwargs = self._arguments(session, record)
-        except (UsageError, OSError) as error:
-            return Answered(kind="unsent", reason=f"{type(error).__name__}: {error}")
-        token = current.set(session.body_scope)
-        try:
-            async with asyncio.timeout(record.timeout_seconds):
-                value = await self.effect.function(*args, **kwargs)
-        except Exception as error:
-            return self._failed(error)
-        finally:
-            current.reset(token)
-        return self._landed(value)
-
-    def _evidence(self, at: float, record: EffectRecord, found: str, text: str = "", value: bytes = b"") -> Evidence:
-        # stamped with when it was asked: an answer may be older than its arrival
-        return Evidence(at=at, kind="lookup", found=found, text=text[:500], value=value, attempt=record.attempts)
-
-    def _asked(self, at: float, record: EffectRecord, value: Any) -> Evidence:
-        if value is None:
-            return self._evidence(at, record, "absent")
-        try:
-            stored, _ = self.effect.codec.settle(value)
-        except UsageError as refused:
-            return self._evidence(at, record, "error", f"the lookup's answer is not a receipt: {refused}")
-        return self._evidence(at, record, "found", value=stored)
-
-    def ask(self, session: Session, record: EffectRecord) -> Evidence:
-        """Ask the receiver once, on this thread. An exception is evidence too, never an answer."""
-        ask = cast("Callable[..., Any]", self.effect._lookup)  # pyright: ignore[reportPrivateUsage]
-        at = session.engine.clock.now()
-        try:
-            args, kwargs = self._arguments(session, record)
-            return self._asked(at, record, session.in_body(lambda: ask(*args, **kwargs)))
-        except Several as error:
-            return self._evidence(at, record, "several", str(error))
-        except Exception as error:
-            return self._evidence(at, record, "error", f"{type(error).__name__}: {error}")
-
-    async def ask_async(self, session: Session, record: EffectRecord) -> Evidence:
-        """Ask the receiver once, in this task."""
-        ask = cast("Callable[..., Any]", self.effect._lookup)  # pyright: ignore[reportPrivateUsage]
-        at = session.engine.clock.now()
-        token = current.set(session.body_scope)
-        try:
-            args, kwargs = self._arguments(session, record)
-            return self._asked(at, record, await ask(*args, **kwargs))
-        except Several as error:
-            return self._evidence(at, record, "several", str(error))
-        except Exception as error:
-            return self._evidence(at, record, "error", f"{type(error).__name__}: {error}")
-        finally:
-            current.reset(token)
-
-
 def find_call(record: EffectRecord, request: bytes, branch: Branch) -> EffectUse | None:
     """The code of a recorded effect, by its name; None where the name is not enough, as for a method."""
     held = _effects.get(record.name)
@@ -480,7 +343,8 @@ def effect(
     identity. `scope` names where it goes (account, environment, region, endpoint, credential): it is recorded with the
     intent, and a resend elsewhere raises ScopeChanged, since the key would not count there. `timeout` (seconds)
     bounds one try: pass `attempt.timeout` to your client. `budget` bounds how long an effect that was not sent, or may
-    be repeated, is tried again, across restarts. When the call returns, the outcome is on disk. A crash inside leaves an intent; the next owner settles it by `contract` alone.
+    be repeated, is tried again, across restarts. When the call returns, the outcome is on disk. A crash inside leaves
+    an intent; the next owner settles it by `contract` alone.
     """
     if not isinstance(cast("Any", contract), Contract | Promises) or isinstance(cast("Any", contract), Effect):
         raise UsageError(
