@@ -12,7 +12,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -95,23 +95,24 @@ def run(
     if poll_seconds <= 0:
         raise UsageError(f"poll_seconds must be more than 0, found {poll_seconds!r}")
     stop = stop or threading.Event()
-    failures = 0
-    with _Deliverer(sf, connect, workers, keep, budget, stop) as deliverer:
-        deliverer.open()
-        with listener(connect, deliverer.wake) if listen else nullcontext():
-            while not stop.is_set():
-                try:
-                    deliverer.open()
-                    deliverer.turn()
-                    failures = 0
-                    deliverer.pause(poll_seconds)
-                except UsageError:
-                    raise
-                except Exception as error:
-                    failures += 1
-                    warn("outbox: the database failed (%s: %s); trying again", type(error).__name__, error)
-                    deliverer.drop_connection()
-                    deliverer.pause(delay_seconds(failures), until_due=False)
+    failures, hears = 0, False
+    with ExitStack() as stack:
+        deliverer = stack.enter_context(_Deliverer(sf, connect, workers, keep, budget, stop))
+        while not stop.is_set():
+            try:
+                deliverer.open()
+                if listen and not hears:
+                    hears = stack.enter_context(listener(connect, deliverer.wake))
+                deliverer.turn()
+                failures = 0
+                deliverer.pause(poll_seconds)
+            except UsageError:
+                raise
+            except Exception as error:
+                failures += 1
+                warn("outbox: the database failed (%s: %s); trying again", type(error).__name__, error)
+                deliverer.drop_connection()
+                deliverer.pause(delay_seconds(failures), until_due=False)
 
 
 def nudge(connection: Any = None) -> None:
@@ -148,7 +149,9 @@ class _Deliverer:
     ) -> None:
         if workers < 1:
             raise UsageError(f"workers must be 1 or more, found {workers!r}")
-        if not callable(connect):
+        if not callable(connect) or hasattr(
+            connect, "cursor"
+        ):  # a sqlite3 connection can be called, for something else
             raise UsageError(f"connect must be a function that returns a new connection, found {connect!r}")
         for name, value in (("keep", keep), ("budget", budget)):
             if value is not None and value < timedelta(0):

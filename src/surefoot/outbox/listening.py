@@ -30,7 +30,7 @@ def _listening(connect: Callable[[], Any]) -> Any:
 
 
 @contextmanager
-def listener(connect: Callable[[], Any], wake: threading.Event) -> Generator[None]:
+def listener(connect: Callable[[], Any], wake: threading.Event) -> Generator[bool]:
     """Sets `wake` at every notification, on a thread; UsageError if connections of `connect` cannot listen."""
     first, stop = _listening(connect), threading.Event()
 
@@ -51,7 +51,7 @@ def listener(connect: Callable[[], Any], wake: threading.Event) -> Generator[Non
     thread = threading.Thread(target=hear, name="surefoot-outbox-listen", daemon=True)
     thread.start()
     try:
-        yield
+        yield True
     finally:
         stop.set()
         thread.join()
