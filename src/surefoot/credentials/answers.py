@@ -7,12 +7,12 @@ of the classes, the status, the provider's error code, and the line that failed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import PurePath
-from typing import Any, cast
 
 from ..core.errors import NotSent, Refused
-from ..effects.classify import codes_of, was_not_sent
+from ..effects.classify import was_not_sent
+from ..effects.reading import HttpAnswer, Unsuccessful, error_answer
 from .contract import TokenContract
 
 DEAD = "the provider refused the refresh token"
@@ -42,20 +42,20 @@ def told(error: BaseException, contract: TokenContract, secrets: Iterable[str] =
     """The exception to raise instead of `error`: Refused, NotSent, or ExchangeLost when it says nothing."""
     if isinstance(error, NotSent) or was_not_sent(error):
         return NotSent(f"{described(error)}: the request did not leave")
+    status, codes = _said(error)
     hidden = frozenset(secrets)
-    named = [code for code in _named_codes(error) if _CODE.fullmatch(code) and code not in hidden]
-    statuses = [code for code in codes_of(error) if isinstance(code, int)]
-    status = f"status {statuses[0]}" if statuses else ""
+    named = [code for code in codes if _CODE.fullmatch(code) and code not in hidden]
+    shown_status = f"status {status}" if status else ""
     dead = next((code for code in named if code in contract.dead_codes), None)
     if dead is not None:
         return Refused(f"{DEAD} ({dead})", code=dead)
-    if TOO_MANY in statuses:
+    if status == TOO_MANY:
         return NotSent(f"the provider refused it for now (status {TOO_MANY})")
     client = next((code for code in named if code in CLIENT_CODES), None)
-    if client is not None or isinstance(error, Refused) or any(code in REFUSING_STATUSES for code in statuses):
-        shown = ", ".join(filter(None, (client or next(iter(named), ""), status))) or "without a code"
+    if client is not None or isinstance(error, Refused) or status in REFUSING_STATUSES:
+        shown = ", ".join(filter(None, (client or next(iter(named), ""), shown_status))) or "without a code"
         return Refused(f"the provider refused the request ({shown})", code=client or next(iter(named), None))
-    return ExchangeLost(": ".join(filter(None, (described(error), status))))
+    return ExchangeLost(": ".join(filter(None, (described(error), shown_status))))
 
 
 def described(error: BaseException) -> str:
@@ -68,36 +68,12 @@ def described(error: BaseException) -> str:
     return f"{type(error).__name__}{where}"
 
 
-def _named_codes(error: BaseException) -> list[str]:
-    """Error codes in words, wherever client libraries keep them."""
-    found = [code for code in codes_of(error) if isinstance(code, str)]
-    response = getattr(error, "response", None)
-    for body in (getattr(error, "body", None), response, _json_of(response), _read(error)):
-        found += _codes_in(body)
-    return found
-
-
-def _json_of(response: Any) -> Any:
-    try:
-        return response.json()
-    except Exception:  # whatever a client library raises for a body that it has not read, or that is no JSON
-        return None
-
-
-def _read(error: BaseException) -> Any:
-    """The body of urllib's HTTPError, which is its own response."""
-    import msgspec
-
-    try:
-        return msgspec.json.decode(cast("Any", error).read())
-    except Exception:
-        return None
-
-
-def _codes_in(body: Any) -> list[str]:
-    if not isinstance(body, Mapping):
-        return []
-    held = cast("Mapping[str, Any]", body)
-    found: list[Any] = [held.get(name) for name in ("error", "Error", "code", "Code", "status")]
-    nested = [code for inner in found if isinstance(inner, Mapping) for code in _codes_in(inner)]
-    return [code for code in found if isinstance(code, str)] + nested
+def _said(error: BaseException) -> tuple[int, list[str]]:
+    """(status or 0, error codes in words) of the answer that an exception carries, whichever library raised it."""
+    if isinstance(error, Refused):
+        return 0, [str(error.code)] if error.code is not None else []
+    if isinstance(error, Unsuccessful):
+        code = error.reading.code
+        return error.reading.status, [str(code), *HttpAnswer(status=400, body=error.reading.body).found_codes(())]
+    answer = error_answer(error)
+    return (answer.status, answer.found_codes(())) if answer is not None else (0, [])

@@ -12,7 +12,7 @@ import math
 import threading
 from collections.abc import Generator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..core.contract import Contract, Promises
 from ..core.effect import Effect as EffectRecord
@@ -215,7 +215,9 @@ class Credential:
         family, generation = standing.place
         error = NeedsReconnect(self.name, self._why(effect), family=family, generation=generation, effect=effect.key)
         if effect.status is Status.PARKED:
-            advise(standing.engine, effect, str(error))
+            advise(
+                standing.engine, effect, f"{error.why}; reconnect(Token(...)) with a new authorization ends this doubt"
+            )
         raise error
 
     def _why(self, effect: EffectRecord) -> str:
@@ -264,8 +266,8 @@ class Credential:
     def _settle(self, standing: Standing) -> None:
         generation, previous = standing.next_refresh()
         try:
-            with outside_any_run(standing.engine):
-                self._exchange.effect.outcome(self.name, standing.family, generation, previous)
+            with self._exchange.settling(standing.engine, self.name) as settle:
+                settle(self.name, standing.family, generation, previous)
         except SurefootError as error:
             self._check_moved(error)
         self._check_void(standing, generation)
@@ -273,9 +275,8 @@ class Credential:
     async def _settle_async(self, standing: Standing) -> None:
         generation, previous = standing.next_refresh()
         try:
-            with outside_any_run(standing.engine):
-                pending: Any = self._exchange.effect.outcome(self.name, standing.family, generation, previous)
-                await pending
+            with self._exchange.settling(standing.engine, self.name) as settle:
+                await settle(self.name, standing.family, generation, previous)
         except SurefootError as error:
             self._check_moved(error)
         self._check_void(standing, generation)
@@ -286,7 +287,7 @@ class Credential:
 
         loop = asyncio.get_running_loop()
         flight = self._flights.get(id(loop))
-        if flight is not None and not flight.done():
+        if flight is not None and flight.get_loop() is loop and not flight.done():
             return flight
         with outside_any_run(standing.engine):  # so that it is no branch of a run
             if self._exchange.is_async:

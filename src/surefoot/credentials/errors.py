@@ -33,11 +33,11 @@ class NeedsReconnect(CredentialError):
 
 
 class NotRefreshed(CredentialError):
-    """The refresh did not come about, and the refresh token is as good as before: ask again later, or fix the cause."""
+    """There is no new token yet, and asking again may help: the cause is outside, such as an endpoint that is down."""
 
     def __init__(self, credential: str, why: str) -> None:
         """`why` names the cause without any secret."""
-        super().__init__(f"credential {credential!r} was not refreshed, and its refresh token is still good: {why}")
+        super().__init__(f"credential {credential!r} was not refreshed: {why}. Mend that, or ask again later")
         self.credential, self.why = credential, why
 
 

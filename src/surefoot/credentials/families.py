@@ -35,11 +35,11 @@ def connect(reader: Reader, family: int, token: Token) -> bool:
     """Record `token` as the first of this family; False if another connection was faster. Durable when it returns."""
     held = held_from(token, moment_of(reader.engine))
 
-    def give(attempt: Attempt) -> Any:
-        sealed = reader.keys.seal(msgspec.json.encode(held), reader.place(family, 0))
-        return msgspec.to_builtins(sealed)
+    seal = reader.keys.sealer()
 
-    reader.keys.at_hand()
+    def give(attempt: Attempt) -> Any:
+        return msgspec.to_builtins(seal(msgspec.json.encode(held), reader.place(family, 0)))
+
     _head(reader, CONNECT, family, give)
     return reader.open(family, 0) == held
 

@@ -16,7 +16,7 @@ import msgspec
 
 from ..core.errors import UsageError
 from ..runtime.clock import random_uuid, variable
-from .errors import WrongKey
+from .errors import CredentialError, WrongKey
 
 KEY_VARIABLE = "SUREFOOT_SECRET_KEY"
 KEY_BYTES, NONCE_BYTES = 32, 12
@@ -80,8 +80,16 @@ class Keys:
 
     def at_hand(self) -> dict[str, bytes]:
         """Keys by id, the sealing one first; WrongKey if there is none, or one has another length."""
-        given = self._source()
+        given, failed = b"", ""
+        try:
+            given = self._source()
+        except CredentialError:
+            raise
+        except Exception as error:
+            failed = type(error).__name__
         keys = [bytes(given)] if isinstance(given, bytes | bytearray) else list(given)
+        if failed:  # raised here, so that no text of the callback's is carried along
+            raise WrongKey(f"the callback key= raised {failed}, so that there is no secret key; nothing was sent")
         if not keys:
             raise WrongKey(
                 f"the tokens of a credential are encrypted, and there is no key: set {KEY_VARIABLE}, or pass "
@@ -95,14 +103,19 @@ class Keys:
                 )
         return {key_id_of(key): key for key in keys}
 
-    def seal(self, content: bytes, place: Place) -> Sealed:
-        """Encrypt under the first key, bound to `place`."""
+    def sealer(self) -> Callable[[bytes, Place], Sealed]:
+        """What encrypts under the first key, bound to a place; it needs nothing any more that could fail."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         key_id, key = next(iter(self.at_hand().items()))
-        # 122 random bits of a UUID, hashed to the length that GCM is made for
-        nonce = hashlib.blake2b(random_uuid().bytes, digest_size=NONCE_BYTES).digest()
-        return Sealed(key_id=key_id, box=nonce + AESGCM(key).encrypt(nonce, content, place.bound(key_id)))
+        cipher = AESGCM(key)
+
+        def seal(content: bytes, place: Place) -> Sealed:
+            # 122 random bits of a UUID, hashed to the length that GCM is made for
+            nonce = hashlib.blake2b(random_uuid().bytes, digest_size=NONCE_BYTES).digest()
+            return Sealed(key_id=key_id, box=nonce + cipher.encrypt(nonce, content, place.bound(key_id)))
+
+        return seal
 
     def open(self, sealed: Sealed, place: Place) -> bytes:
         """Decrypt; WrongKey if its key is not at hand, or if the bytes or their place were changed."""

@@ -74,15 +74,17 @@ class TokenEndpoint:
         ledger: Ledger,
         *,
         access_seconds: float = 3600.0,
+        told_seconds: float | None = None,
         grace_seconds: float = 30.0,
         slow_seconds: float = 0.3,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """Times are in seconds."""
+        """Times are in seconds. `told_seconds` is what an answer says instead of how long a token really lives."""
         self.promise, self.ledger = promise, ledger
         self.faults: list[Fault] = []
         self._access_seconds, self._grace_seconds, self._slow_seconds = access_seconds, grace_seconds, slow_seconds
+        self._told_seconds = access_seconds if told_seconds is None else told_seconds
         self._now, self._sleep = now, sleep
         self._lock = threading.Lock()
         self._families: dict[str, Family] = {}
@@ -101,10 +103,10 @@ class TokenEndpoint:
         with self._lock:
             self._families[name].is_revoked = True
 
-    def exchange(self, refresh_token: str) -> tuple[int, Json]:
-        """One refresh arrives; (status, body), where status 0 means that no answer comes."""
+    def exchange(self, refresh_token: str, fault: Fault = Fault.NONE) -> tuple[int, Json]:
+        """One refresh arrives; (status, body), where status 0 means that no answer comes. `faults` are used up first."""
         with self._lock:
-            fault = self.faults.pop(0) if self.faults else Fault.NONE
+            fault = self.faults.pop(0) if self.faults else fault
         match fault:
             case Fault.BUSY:
                 return 503, {"error": "temporarily_unavailable"}
@@ -160,7 +162,7 @@ class TokenEndpoint:
         family.issued += 1
         access = f"access-{secrets.token_hex(12)}"
         self._access[access] = family, self._now() + self._access_seconds
-        body: Json = {"access_token": access, "token_type": "Bearer", "expires_in": self._access_seconds}
+        body: Json = {"access_token": access, "token_type": "Bearer", "expires_in": self._told_seconds}
         if used is None or self.promise is not Promise.REUSABLE:
             fresh = f"refresh-{secrets.token_hex(12)}"
             self._refresh[fresh] = family, family.issued
@@ -187,14 +189,11 @@ class _Handler(BaseHTTPRequestHandler):
         body: Json = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
         match self.path:
             case "/token":
-                self._answer(*self.endpoint.exchange(body["refresh_token"]))
+                self._answer(*self.endpoint.exchange(body["refresh_token"], Fault(body["fault"])))
             case "/authorize":
                 self._answer(200, self.endpoint.authorize(body["name"]))
             case "/revoke":
                 self.endpoint.revoke(body["name"])
-                self._answer(200, {})
-            case "/faults":
-                self.endpoint.faults[:] = [Fault(name) for name in body["faults"]]
                 self._answer(200, {})
             case _:
                 self._answer(404, {})
@@ -226,12 +225,13 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-def main(path: str, promise: str, access_seconds: str, grace_seconds: str) -> NoReturn:
+def main(path: str, promise: str, access_seconds: str, told_seconds: str, grace_seconds: str) -> NoReturn:
     """Print the port, then serve until standard input closes; what was done is in the ledger at `path`."""
     endpoint = TokenEndpoint(
         Promise(promise),
         Ledger(Path(path)),
         access_seconds=float(access_seconds),
+        told_seconds=float(told_seconds),
         grace_seconds=float(grace_seconds),
     )
     server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"endpoint": endpoint}))
@@ -242,9 +242,9 @@ def main(path: str, promise: str, access_seconds: str, grace_seconds: str) -> No
     raise SystemExit(0)
 
 
-def exchange(port: int, refresh_token: str, *, timeout: float) -> Json:
+def exchange(port: int, refresh_token: str, *, timeout: float, fault: Fault = Fault.NONE) -> Json:
     """One request to the token endpoint; raises as HTTP clients do."""
-    status, body = _call(port, "POST", "/token", {"refresh_token": refresh_token}, timeout)
+    status, body = _call(port, "POST", "/token", {"refresh_token": refresh_token, "fault": fault.value}, timeout)
     if status >= 400:
         raise EndpointError(status, body)
     return body
@@ -258,11 +258,6 @@ def authorize(port: int, name: str, *, timeout: float = 10.0) -> Json:
 def revoke(port: int, name: str, *, timeout: float = 10.0) -> None:
     """The provider ends a family."""
     _call(port, "POST", "/revoke", {"name": name}, timeout)
-
-
-def set_faults(port: int, *faults: Fault, timeout: float = 10.0) -> None:
-    """What goes wrong with the next arrivals at the token endpoint, one each."""
-    _call(port, "POST", "/faults", {"faults": [fault.value for fault in faults]}, timeout)
 
 
 def use(port: int, access_token: str, *, timeout: float = 10.0) -> int:
