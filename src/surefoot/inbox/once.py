@@ -140,9 +140,6 @@ class Once:
         if self._entered:
             raise UsageError("this once(...) was used already; call once() anew for each call")
         self._entered = True
-        watched = watcher.get()
-        if watched is not None:
-            watched.used_once = True
         if self._commits and self._wire.is_open():
             raise UsageError(
                 "a transaction is open on this connection, and once() would commit what is in it. Call once() first; "
@@ -154,6 +151,9 @@ class Once:
             self.first = yield from self._claim()
             if not self.first and self._commits:
                 yield from self._wire.rollback()  # it was only read
+            watched = watcher.get()
+            if watched is not None:
+                watched.used_once = True
         except BaseException as error:
             if self._commits:
                 yield from self._wire.rollback()

@@ -12,3 +12,7 @@ FROM surefoot_inbox WHERE scope = ? AND request_key = ? FOR UPDATE;
 -- name: clock
 -- One clock for all processes and machines.
 SELECT extract(epoch FROM clock_timestamp())::double precision;
+
+-- name: durability
+-- Whether a commit that was acknowledged is on the server's disk.
+SELECT current_setting('fsync'), current_setting('synchronous_commit');

@@ -73,9 +73,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class View(NamedTuple):
-    """What the asker knows while it decides: itself, the time, and whether the claim's owner is certainly gone."""
+    """What the asker knows while it decides: the time, and whether the claim's owner is certainly gone."""
 
-    owner: int
     boot: str
     lease_now: float
     at: float
@@ -176,16 +175,34 @@ def is_live(claim: Claim, view: View) -> bool:
     return claim.lease_until > view.lease_now
 
 
-def end(found: Claim | None, mine: Claim, move: Move, result: str | None, expires_at: float | None) -> Claim | None:
+class Ending(NamedTuple):
+    """How a run ended: answered with `result`; certainly nothing done (`RELEASE`); or nobody knows (`LOSE`).
+
+    With `forget` a first attempt leaves no trace. `from_once` says that the answer was given after `once` had told what
+    is committed.
+    """
+
+    claim: Claim
+    move: Move
+    result: str | None = None
+    expires_seconds: float | None = None
+    forget: bool = False
+    from_once: bool = False
+
+
+def end(found: Claim | None, ending: Ending, at: float) -> Claim | None:
     """What the end of a run changes: the claim to save, or None when the row is somebody else's by now.
 
     An answer under our own stamp counts, however late: it is the truth. So does the answer of any run of a
-    transactional handler, since all runs of it got their result from the same row.
+    transactional handler that asked `once`, since all of those got their result from the same row.
     """
+    mine, move, result = ending.claim, ending.move, ending.result
     if found is None or found.standing is Standing.ANSWERED or found.digest != mine.digest:
         return None
-    if found.stamp != mine.stamp and not (move is Move.ANSWER and mine.transactional and found.transactional):
+    same_result = mine.transactional and found.transactional and ending.from_once
+    if found.stamp != mine.stamp and not (move is Move.ANSWER and same_result):
         return None
+    expires_at = None if ending.expires_seconds is None else at + ending.expires_seconds
     if (found.standing, move) not in MOVES:
         return None
     return apply(found, move, result=result, expires_at=expires_at)
