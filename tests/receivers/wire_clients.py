@@ -16,7 +16,6 @@ import slack_sdk
 import stripe
 import twilio.rest
 import zenpy
-from botocore.config import Config
 
 ACCOUNT = f"AC{7:032x}"
 
@@ -74,12 +73,6 @@ def twilio_client(url: str, **options: Any) -> twilio.rest.Client:
     return client
 
 
-def s3_client(url: str, **config: Any) -> Any:
-    return boto3.client(
-        "s3",
-        endpoint_url=url,
-        region_name="eu-central-1",
-        aws_access_key_id="a",
-        aws_secret_access_key="s",
-        config=Config(s3={"addressing_style": "path"}, **config),
-    )
+def s3_client(url: str, **options: Any) -> Any:
+    where = {"endpoint_url": url, "region_name": "eu-central-1"}
+    return boto3.client("s3", aws_access_key_id="a", aws_secret_access_key="s", **where, **options)
