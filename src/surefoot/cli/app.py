@@ -16,7 +16,7 @@ import surefoot
 from ..core.errors import SurefootError
 from ..core.ids import check_id
 from ..core.run import FINAL, RunStatus
-from . import draw
+from . import draw, receivers
 from .desk import Desk
 from .doctor import examine
 from .doubts import list_doubts
@@ -44,6 +44,8 @@ With --json stdout is one JSON document; its shapes are the classes in surefoot.
 FORWARD: dict[str, Any] = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
 app = typer.Typer(help=HELP, epilog=EPILOG, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+app.add_typer(receivers.app, name="receivers")
 
 Db = Annotated[
     str | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Iterator
 from datetime import date
 from typing import Any
 
@@ -60,10 +61,19 @@ def search(words: str) -> list[Receiver]:
     for name in names():
         receiver = load(name)
         title = f"{receiver.id} {receiver.name} {receiver.category}".casefold()
-        text = f"{title} {msgspec.json.encode(receiver).decode().casefold()}"
+        text = " ".join(_texts(msgspec.to_builtins(receiver))).casefold()
         if all(word in text for word in wanted):
             found.append((sum(word not in title for word in wanted), name, receiver))
     return [receiver for _, _, receiver in sorted(found, key=lambda entry: entry[:2])]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        parts: Iterable[Any] = value.values() if isinstance(value, dict) else value  # pyright: ignore
+        for part in parts:
+            yield from _texts(part)
+    else:
+        yield str(value)
 
 
 def define(id: str, **facts: Any) -> Receiver:

@@ -6,7 +6,6 @@ adds one file.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
 from collections.abc import Iterable
@@ -52,6 +51,8 @@ def _read(name: str) -> bytes:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
+    import difflib  # takes longer than reading a receiver
+
     known = tuple(known)
     begins = [other for other in known if other.split(".")[0] == name.split(".")[0]]
     near = begins or difflib.get_close_matches(name, known, n=4, cutoff=0.5)
