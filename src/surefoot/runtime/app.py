@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, overload
 
 from ..core import flows
-from ..core.errors import RunNotFound, UsageError
+from ..core.errors import RunNotFound, StoreRefused, UsageError
 from ..core.ids import check_id
 from ..core.run import Run, RunStatus
 from ..core.writes import CancelRun, Verdict
@@ -30,17 +30,28 @@ Durability = Literal["sync", "pipelined"]
 
 
 def open_store(url: str | os.PathLike[str]) -> Store:
-    """The store that a URL names: a path, `sqlite:///path`, or `memory:`."""
+    """The store that a URL names: a path, `sqlite:///path`, `postgresql://…`, or `memory:`."""
     text = os.fspath(url)
     if text in ("memory:", ":memory:"):
         return MemoryStore()
+    if text.startswith(("postgresql://", "postgres://")):
+        return _open_postgres(text)
     if "://" in text and not text.startswith("sqlite:///"):
-        raise UsageError(f"cannot open {text!r}; expected a path, sqlite:///path or memory:")
+        scheme = text.partition("://")[0]
+        raise UsageError(f"cannot open {scheme}://…; expected a path, sqlite:///path, postgresql://… or memory:")
     if not text.strip() or "\0" in text:
         raise UsageError(f"cannot open {text!r}; expected the path of a database file")
     from ..stores.sqlite.store import SqliteStore
 
     return SqliteStore(text.removeprefix("sqlite:///"))
+
+
+def _open_postgres(url: str) -> Store:
+    try:
+        from ..stores.postgres.store import PostgresStore
+    except ImportError as error:
+        raise StoreRefused(f"PostgreSQL needs its driver ({error}): pip install 'surefoot[postgres]'") from None
+    return PostgresStore(url)
 
 
 class Surefoot:

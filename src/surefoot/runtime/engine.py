@@ -17,6 +17,7 @@ from ..core.writes import Join
 from ..stores.base import Store
 from .clock import Clock, first_stamp, host_name, new_owner_id
 from .committer import Committer, Pending
+from .lease_clock import LeaseClock
 
 
 class Engine:
@@ -25,6 +26,7 @@ class Engine:
     def __init__(self, store: Store, clock: Clock, *, namespace: str, lease_seconds: float, inline_bytes: int) -> None:
         """Nothing is written until the first run or effect."""
         self.store, self.clock, self.namespace = store, clock, namespace
+        self.lease_clock = LeaseClock(clock, store)
         self.inline_bytes = inline_bytes
         self.committer = Committer(store)
         self.owner = new_owner_id()
@@ -70,7 +72,7 @@ class Engine:
 
     def _join_write(self, until: float) -> Join:
         # measured before the renewal is asked for, so that the lease can only be shorter than it seems
-        lease_until = max(self.lease_until, until, self.clock.lease_now() + self._lease_seconds)
+        lease_until = max(self.lease_until, until, self.lease_clock.latest() + self._lease_seconds)
         owner = Owner(
             id=self.owner,
             pid=os.getpid(),
@@ -84,6 +86,7 @@ class Engine:
     def _beat(self) -> None:
         while not self._stop_heart.wait(self._lease_seconds / 3):
             try:
+                self.lease_clock.measure()
                 self.renew(self._join_write(0.0))
             except StoreError:
                 continue  # the next beat tries again; a lapsed lease is noticed before a send
@@ -103,7 +106,7 @@ class Engine:
 
     def renew_for(self, until: float) -> Join | None:
         """The write that makes the lease outlive `until` (wall clock), or None if it does already."""
-        needed = self.clock.lease_now() + (until - self.clock.now())
+        needed = self.lease_clock.latest() + (until - self.clock.now())
         # a little more than is needed, so that not every effect of a row of them has to renew
         return None if needed <= self.lease_until else self._join_write(needed + self._lease_seconds / 3)
 
@@ -113,7 +116,7 @@ class Engine:
         return Vantage(
             owner=self.owner,
             boot=self.store.lease_boot,
-            lease_now=self.clock.lease_now(),
+            lease_now=self.lease_clock.earliest(),
             at=self.clock.now(),
             gone=gone,
         )
@@ -124,7 +127,7 @@ class Engine:
 
     def leased(self) -> bool:
         """True while nobody may take this process's work."""
-        return self.clock.lease_now() < self.lease_until
+        return self.lease_clock.latest() < self.lease_until
 
     def close(self) -> None:
         """Commit what is queued and stop the heart; the store closes separately."""

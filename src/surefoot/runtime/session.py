@@ -235,7 +235,8 @@ class Session:
     def may_begin(self, command: SendEffect) -> Answered | None:
         """None if the attempt may still begin; else the answer that says it was certainly not sent."""
         engine, clock = self.engine, self.engine.clock
-        if clock.now() <= command.begin_until and clock.lease_now() <= command.lease_until and engine.leased():
+        not_paused = engine.lease_clock.earliest() <= command.lease_until
+        if clock.now() <= command.begin_until and not_paused and engine.leased():
             return None
         return Answered(kind="unsent", reason="this process was paused too long between the intent and the send")
 
