@@ -29,7 +29,12 @@ def idempotent_route(**options: Any) -> type[APIRoute]:
 
         def __init__(self, *arguments: Any, **more: Any) -> None:
             super().__init__(*arguments, **more)
-            self.app = IdempotencyMiddleware(self.app, **options)
+            self._guarded = IdempotencyMiddleware(super().handle, **options)
+
+        async def handle(self, scope: Any, receive: Any, send: Any) -> None:
+            """One request; a method that this route does not have is refused without a claim."""
+            guarded = scope["method"] in (self.methods or ())
+            await (self._guarded if guarded else super().handle)(scope, receive, send)
 
     return IdempotentRoute
 
