@@ -6,21 +6,19 @@ Every count is taken from the twin's ledger. A killed agent is proved dead by it
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from surefoot.core.effect import Effect, Status
 from surefoot.stores.sqlite.store import SqliteStore
 from surefoot.testing.forkserver import Child, ForkServer
 from surefoot.testing.twins import Twin, wire
-from tests.receivers.wire_agent import Job
 
 AGENT = "tests.receivers.wire_agent"
 SERVICES = ("stripe", "zendesk", "github", "slack", "sendgrid", "pagerduty", "twilio", "s3")
@@ -40,34 +38,48 @@ class Case:
 
     def __init__(self, server: ForkServer, folder: Path, service: str) -> None:
         module = getattr(wire, service)
-        # lookups are asked on a clock that jumps, so a lag is only waited for where the agent has to wait for it
-        self.twin = Twin(replace(module.BEHAVIOUR, lag_seconds=0.0), folder / "ledger.jsonl", wire=module.Wire())
+        self.twin = Twin(module.BEHAVIOUR, folder / "ledger.jsonl", wire=module.Wire())
         self.server, self.folder, self.service = server, folder, service
 
     def start(self, function: str = "live", **told: Any) -> Child:
-        clock = str(self.twin.clock.path)
-        job = Job(service=self.service, about="A-7", url=self.twin.url, db=str(self.folder / "agent.db"), clock=clock)
-        return self.server.start(function, msgspec.to_builtins(msgspec.structs.replace(job, **told)))
+        clock, db = str(self.twin.clock.path), str(self.folder / "agent.db")
+        return self.server.start(
+            function, {"service": self.service, "url": self.twin.url, "db": db, "clock": clock, **told}
+        )
 
-    def end(self, child: Child) -> str:
-        """What a life that ends by itself says."""
+    def end(self, child: Child) -> list[str]:
+        """What a life says that ends by itself."""
         assert child.join() == 0, child.lines
-        return child.lines[-1]
+        return [line for line in child.lines if line != "ready"]
 
-    def kill_after_the_act(self, function: str = "live", *, acts: int = 1) -> None:
-        """The twin acts and keeps its answer; then the agent is killed."""
-        self.twin.next("lost_answer")
+    def kill_when(self, what: str, function: str = "live", *, fault: str, count: int = 1) -> None:
+        """A request meets this fault; when the ledger says that it did, the agent is killed in the middle of it."""
+        self.twin.next(fault)
         child = self.start(function)
-        self.twin.wait_for("performed", acts)
+        self.twin.wait_for(what, count)
         assert child.kill() == -9, child.lines
-        assert not [line for line in child.lines if line.startswith("receipt")]
+        assert child.lines in ([], ["ready"])
 
-    def record(self) -> Effect:
+    def effects(self) -> list[Effect]:
         store = SqliteStore(str(self.folder / "agent.db"))
         try:
-            return store.find_effects(list(Status))[0]
+            return store.find_effects()
         finally:
             store.close()
+
+    def receipts(self) -> list[str]:
+        """What the agent has to say, as the acts in the ledger have it."""
+        shapes: dict[str, Callable[[int], str]] = {
+            "stripe": lambda number: f"re_{number:024x}",
+            "zendesk": lambda number: str(35_000 + number),
+            "github": str,
+            "slack": lambda number: f"{int(self.twin.acts()[number - 1].at)}.{number:06d}",
+            "sendgrid": lambda number: f"mail{number:018d}",
+            "pagerduty": lambda number: self.twin.acts()[number - 1].key,
+            "twilio": lambda number: f"SM{number:032x}",
+            "s3": lambda number: f'"{hashlib.md5(b"report", usedforsecurity=False).hexdigest()}"',
+        }
+        return [f"receipt {shapes[self.service](act.number)}" for act in self.twin.acts()]
 
 
 @pytest.fixture
@@ -84,65 +96,63 @@ def case(server: ForkServer, request: pytest.FixtureRequest) -> Iterator[Case]:
 every_service = pytest.mark.parametrize("case", SERVICES, indirect=True)
 
 
-def receipt_of(case: Case) -> str:
-    """The receipt that the twin's only act has earned, as the agent reads it."""
-    number = case.twin.acts()[0].number
-    shapes = {"stripe": f"re_{number:024x}", "zendesk": str(35_000 + number), "github": str(number)}
-    shapes |= {"sendgrid": f"mail{number:018d}", "twilio": f"SM{number:032x}"}
-    return f"receipt {shapes.get(case.service, '')}"
-
-
 @every_service
 def test_killed_between_act_and_record_it_acts_once_and_adopts_the_receipt(case: Case) -> None:
-    case.kill_after_the_act()
-    assert case.record().status is Status.ATTEMPTED
-    said = case.end(case.start())
-    assert said.startswith(receipt_of(case)) and len(case.twin.acts()) == 1
-    assert case.record().status is Status.CONFIRMED
+    case.kill_when("performed", fault="lost_answer")
+    assert [effect.status for effect in case.effects()] == [Status.ATTEMPTED]
+    assert case.end(case.start()) == case.receipts() and len(case.twin.acts()) == 1
+    assert [effect.status for effect in case.effects()] == [Status.CONFIRMED]
 
 
 @every_service
-@pytest.mark.parametrize("fault", ["reset", "error_after"])
-def test_an_answer_lost_in_a_living_process_is_found_again(case: Case, fault: str) -> None:
-    case.twin.next(fault)
-    said = case.end(case.start())
-    assert said.startswith(receipt_of(case)) and len(case.twin.acts()) == 1
+def test_answers_lost_in_a_living_process_are_found_again_and_each_attempt_is_one_request(case: Case) -> None:
+    resent = ["none"] if case.service in ("zendesk", "s3") else []  # the others ask, stripe since a stored 500 is spent
+    resent_after_cut = ["none"] if case.service == "stripe" else resent
+    case.twin.next("reset", *resent_after_cut, "error_after", *resent, "lost_answer")
+    said = case.end(case.start(abouts=("A-7", "A-8", "A-9"), timeout=1.0))
+    assert said == case.receipts() and len(case.twin.acts()) == 3
+    assert len(case.twin.lines("arrived")) == sum(effect.attempts for effect in case.effects())
+
+
+@every_service
+def test_a_client_with_its_own_retries_is_stopped_before_its_second_request(case: Case) -> None:
+    case.twin.next("reset")
+    assert case.end(case.start(careless=True)) == case.receipts() and len(case.twin.acts()) == 1
+    assert len(case.twin.lines("arrived")) == sum(effect.attempts for effect in case.effects())
 
 
 @every_service
 def test_a_plain_agent_that_is_killed_there_acts_twice(case: Case) -> None:
-    case.kill_after_the_act("plain")
+    case.kill_when("performed", "plain", fault="lost_answer")
     case.end(case.start("plain"))
+    assert len(case.twin.acts()) == 2
+
+
+@pytest.mark.parametrize("case", ["slack"], indirect=True)
+def test_a_client_with_its_own_retries_posts_twice_when_nobody_watches(case: Case) -> None:
+    case.twin.next("reset")
+    case.end(case.start("plain", careless=True))
     assert len(case.twin.acts()) == 2
 
 
 @every_service
 def test_a_day_later_the_key_is_not_relied_on_any_more(case: Case) -> None:
-    case.kill_after_the_act()
+    case.kill_when("performed", fault="lost_answer")
     case.twin.advance(25 * HOUR)
     if case.service == "pagerduty":
-        case.twin.finish(case.record().sent_key)  # resolved meanwhile: its key would page people again
-    arrived = len(case.twin.lines("arrived"))
-    said = case.end(case.start())
-    assert said.startswith(receipt_of(case)) and len(case.twin.acts()) == 1
-    repeats = len(case.twin.lines("arrived")) - arrived
-    assert repeats == (1 if case.service == "s3" else 0)  # its name protects as long as the object exists
-
-
-PARKED_WHEN_NOTHING_IS_SHOWN = ("stripe", "github", "slack", "sendgrid", "pagerduty", "twilio")
+        case.twin.finish(case.effects()[0].sent_key)  # resolved meanwhile: now its key would page people again
+    assert case.end(case.start()) == case.receipts() and len(case.twin.acts()) == 1
+    repeats = len(case.twin.lines("arrived")) - 1
+    assert repeats == (1 if case.service == "s3" else 0)  # the name protects as long as the object exists
 
 
 @every_service
-def test_a_request_that_never_arrived_is_sent_again_or_shown_to_a_person(case: Case) -> None:
-    case.twin.next("lost_request")
-    child = case.start()
-    case.twin.wait_for("arrived")
-    assert child.kill() == -9
+def test_a_request_that_never_arrived_is_sent_again_only_where_absence_is_proved(case: Case) -> None:
+    case.kill_when("arrived", fault="lost_request")
     case.twin.advance(25 * HOUR)
     said = case.end(case.start())
-    parks = case.service in PARKED_WHEN_NOTHING_IS_SHOWN
-    assert said.startswith("parked" if parks else "receipt"), said
-    assert len(case.twin.acts()) == (0 if parks else 1)
+    proved = case.service in ("zendesk", "s3")
+    assert said[0].startswith("receipt" if proved else "parked") and len(case.twin.acts()) == proved, said
 
 
 @every_service
@@ -153,20 +163,13 @@ def test_two_processes_that_want_the_same_act_once(case: Case) -> None:
     second = case.start(run="r2", jumps=False)
     assert second.read(30, until="ready")
     case.twin.release()
-    said = {case.end(first), case.end(second)}
-    assert len(said) == 1 and said.pop().startswith("receipt") and len(case.twin.acts()) == 1
+    assert case.end(first) == case.end(second) == case.receipts() and len(case.twin.acts()) == 1
 
 
-@every_service
-def test_a_client_with_its_own_retries_sends_one_request_for_an_attempt(case: Case) -> None:
-    case.twin.next("reset")
-    said = case.end(case.start(careless=True))
-    assert said.startswith(receipt_of(case)) and len(case.twin.acts()) == 1
-    assert len(case.twin.lines("arrived")) == case.record().attempts
-
-
-@pytest.mark.parametrize("case", ["slack"], indirect=True)
-def test_a_client_with_its_own_retries_posts_twice_when_nobody_watches(case: Case) -> None:
-    case.twin.next("reset", "reset")
-    assert case.end(case.start("plain", careless=True)).startswith("raised")
-    assert len(case.twin.acts()) == 2
+@pytest.mark.parametrize("case", ["stripe", "zendesk", "s3"], indirect=True)
+def test_a_first_request_that_still_runs_is_waited_for(case: Case) -> None:
+    case.kill_when("arrived", fault="hold")
+    child = case.start(jumps=False)
+    case.twin.wait_for("refused")  # "still running", in the service's own words
+    case.twin.release()
+    assert case.end(child) == case.receipts() and len(case.twin.acts()) == 1
