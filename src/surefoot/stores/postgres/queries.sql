@@ -114,7 +114,9 @@ SELECT current_setting('server_version_num')::integer, current_setting('server_v
 
 -- name: found_schema
 -- Whether the schema is there, whether it is this store's, how many tables it has, and whether one could be made.
-SELECT n.oid IS NOT NULL, to_regclass('{schema}.migrations') IS NOT NULL,
+SELECT n.oid IS NOT NULL,
+    CASE WHEN coalesce(has_schema_privilege(n.oid, 'USAGE'), true)
+        THEN to_regclass('{schema}.migrations') IS NOT NULL ELSE false END,
     (SELECT count(*) FROM pg_class c WHERE c.relnamespace = n.oid AND c.relkind IN ('r', 'p', 'v', 'm')),
     coalesce(has_schema_privilege(n.oid, 'USAGE'), true),
     coalesce(has_schema_privilege(n.oid, 'CREATE'), has_database_privilege(current_database(), 'CREATE'))

@@ -28,9 +28,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
         if self.version < VERSION_MIN:
             found.append(f"PostgreSQL {self.version_text} is too old; Surefoot needs {VERSION_MIN // 10000} or newer")
         if self.encoding != "UTF8":
-            found.append(
-                f"expected a database with encoding UTF8, found {self.encoding}; create one with ENCODING 'UTF8'"
-            )
+            found.append(f"expected a database in UTF8, found {self.encoding}; create one with ENCODING 'UTF8'")
         if self.in_recovery:
             found.append("the server is a standby, which cannot be written; give the address of its primary")
         return found
