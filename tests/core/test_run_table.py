@@ -15,14 +15,17 @@ from surefoot.core.run import (
     Claimed,
     RunDo,
     RunStatus,
+    Waits,
     apply_run,
 )
 from tests.core.support import changed, make_run
 
 R, D = RunStatus, RunDo
 LEGAL = {
-    **{(status, D.CLAIM): R.RUNNING for status in (R.PENDING, R.RUNNING, R.WAITING, R.DIVERGED, R.DAMAGED)},
-    **{(status, D.CANCEL): R.CANCELLED for status in (R.PENDING, R.RUNNING, R.WAITING, R.DIVERGED, R.DAMAGED)},
+    **{(status, D.CLAIM): R.RUNNING for status in UNFINISHED},
+    **{(status, D.CANCEL): R.CANCELLED for status in UNFINISHED},
+    **{(status, D.RETRY): R.PENDING for status in (R.WAITING, R.DIVERGED, R.DAMAGED, R.QUARANTINED)},
+    (R.RUNNING, D.QUARANTINE): R.QUARANTINED,
     (R.RUNNING, D.RELEASE): R.PENDING,
     (R.RUNNING, D.SUSPEND): R.WAITING,
     (R.RUNNING, D.DIVERGE): R.DIVERGED,
@@ -96,3 +99,15 @@ def test_a_move_touches_nothing_else() -> None:
     before = make_run(length=7, head=b"h", tentative=((1, 2),), stamp=4)
     after = apply_run(before, D.SUSPEND, 9.0, why="parked")
     assert changed(before, after) == {"status": R.WAITING, "owner": 0, "updated_at": 9.0, "reason": "parked"}
+
+
+def test_what_a_run_waited_for_ends_with_its_next_claim() -> None:
+    waits = (Waits(kind="signal", name="paid"),)
+    waiting = make_run(R.WAITING, waits=waits, wake_at=50.0)
+    after = apply_run(waiting, D.CLAIM, 60.0, owner=1)
+    assert (after.waits, after.wake_at) == ((), 0.0)
+
+
+def test_a_retry_forgets_the_deaths_that_led_to_it() -> None:
+    assert apply_run(make_run(R.QUARANTINED, deaths=3), D.RETRY, 9.0, why="fixed").deaths == 0
+    assert apply_run(make_run(R.RUNNING, deaths=2), D.RELEASE, 9.0).deaths == 2

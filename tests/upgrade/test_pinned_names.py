@@ -12,17 +12,19 @@ import pytest
 
 import surefoot
 from surefoot.core.contract import Answers, Bound, Contract, Kind, Margins, Meaning, Place
+from surefoot.core.dispatch import Limits, Queue, Ready
 from surefoot.core.effect import Do, Effect, Evidence, Status
 from surefoot.core.journal import Entry, EntryKind
 from surefoot.core.lease import Owner
-from surefoot.core.run import Claimed, Run, RunDo, RunStatus
+from surefoot.core.mail import Mail
+from surefoot.core.run import Claimed, Run, RunDo, RunStatus, Waits
 
 A_CONTRACT = "names in users' journals are a contract: add a name here with the code that writes it, and change none"
 PINNED: dict[type[Enum], str] = {
     Status: "intended attempted in_doubt parked confirmed refused compensated abandoned",
     Do: "attempt confirm refuse unsend redoubt lose absent park give_up happened did_not_happen abandon compensate",
-    RunStatus: "pending running waiting diverged damaged succeeded failed cancelled",
-    RunDo: "claim release suspend diverge damage succeed fail cancel",
+    RunStatus: "pending running waiting diverged damaged quarantined succeeded failed cancelled",
+    RunDo: "claim release suspend diverge damage quarantine retry succeed fail cancel",
     Kind: "same_transaction keyed natural lookup opaque",
     Bound: "exact at_least configurable state for_ever unknown",
     Place: "header body query path mail_header property none",
@@ -32,7 +34,12 @@ ENTRY_KINDS = {"STEP": 1, "FAILURE": 2, "INTENT": 3, "OUTCOME": 4, "MARK": 5}
 EVIDENCE_KINDS = {"answer", "lookup", "late", "decision", "disagreement", "claim"}
 FIELDS = {
     Run: "id workflow status arguments args_digest fence owner created_at updated_at reason result length head"
-    " cancel_at tentative claims stamp",
+    " cancel_at tentative claims stamp queue version key priority parent wake_at waits mail deaths",
+    Waits: "kind name until detail who digest",
+    Ready: "run_id queue workflow version key priority due_at owner",
+    Queue: "name limits tokens tokens_at stamp",
+    Limits: "concurrency per_worker per_key rate period_seconds",
+    Mail: "run_id number id name at value who",
     Claimed: "at owner fence why",
     Effect: "key namespace identity name run slot status contract request request_digest sent_key timeout_seconds"
     " budget_seconds fence owner created_at updated_at receipt reason attempts unresolved unsent unsent_at"

@@ -18,6 +18,7 @@ class RunStatus(StrEnum):
     WAITING = "waiting"
     DIVERGED = "diverged"
     DAMAGED = "damaged"
+    QUARANTINED = "quarantined"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -31,6 +32,8 @@ class RunDo(StrEnum):
     SUSPEND = "suspend"
     DIVERGE = "diverge"
     DAMAGE = "damage"
+    QUARANTINE = "quarantine"
+    RETRY = "retry"
     SUCCEED = "succeed"
     FAIL = "fail"
     CANCEL = "cancel"
@@ -45,10 +48,16 @@ RUN_TRANSITIONS: dict[tuple[RunStatus, RunDo], RunStatus] = {
     (R.WAITING, D.CLAIM): R.RUNNING,
     (R.DIVERGED, D.CLAIM): R.RUNNING,
     (R.DAMAGED, D.CLAIM): R.RUNNING,
+    (R.QUARANTINED, D.CLAIM): R.RUNNING,
     (R.RUNNING, D.RELEASE): R.PENDING,
     (R.RUNNING, D.SUSPEND): R.WAITING,
     (R.RUNNING, D.DIVERGE): R.DIVERGED,
     (R.RUNNING, D.DAMAGE): R.DAMAGED,
+    (R.RUNNING, D.QUARANTINE): R.QUARANTINED,
+    (R.QUARANTINED, D.RETRY): R.PENDING,
+    (R.WAITING, D.RETRY): R.PENDING,
+    (R.DIVERGED, D.RETRY): R.PENDING,
+    (R.DAMAGED, D.RETRY): R.PENDING,
     (R.RUNNING, D.SUCCEED): R.SUCCEEDED,
     (R.RUNNING, D.FAIL): R.FAILED,
     (R.RUNNING, D.CANCEL): R.CANCELLED,
@@ -56,6 +65,7 @@ RUN_TRANSITIONS: dict[tuple[RunStatus, RunDo], RunStatus] = {
     (R.WAITING, D.CANCEL): R.CANCELLED,
     (R.DIVERGED, D.CANCEL): R.CANCELLED,
     (R.DAMAGED, D.CANCEL): R.CANCELLED,
+    (R.QUARANTINED, D.CANCEL): R.CANCELLED,
 }
 CLAIMS_MAX = 50
 
@@ -69,10 +79,27 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class Waits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that a waiting run waits for: `kind` is timer, signal, approval, child or doubt.
+
+    `name` says which (a signal's name, an approval's or run's id, an effect's key); `until` is when it stops waiting
+    (0: never). `detail` is for people; of an approval, `digest` names exactly what is asked for and `who` may grant it.
+    """
+
+    kind: str
+    name: str = ""
+    until: float = 0.0
+    detail: str = ""
+    who: str = ""
+    digest: str = ""
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One durable execution of a workflow. `length` and `head` seal its journal when it ends.
 
     `tentative`: entries that diverged attempts appended (from, below); their steps may be read and need not be.
+    `queue` is "" for a run that no queue started; `wake_at` is from when on a worker may take it (0: not by time);
+    `mail` counts what was ever sent to it; `deaths` counts owners that died while they had it, since its last retry.
     """
 
     id: str
@@ -91,13 +118,22 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     cancel_at: float = 0.0
     tentative: tuple[tuple[int, int], ...] = ()
     claims: tuple[Claimed, ...] = ()
+    queue: str = ""
+    version: str = ""
+    key: str = ""
+    priority: int = 0
+    parent: str = ""
+    wake_at: float = 0.0
+    waits: tuple[Waits, ...] = ()
+    mail: int = 0
+    deaths: int = 0
     stamp: int = 0
 
 
 def apply_run(run: Run, do: RunDo, at: float, *, owner: int = 0, why: str = "", result: bytes = b"") -> Run:
     """The run after the move; raises IllegalMove for anything that the table does not hold.
 
-    A claim raises the fence token; every other move ends the ownership.
+    A claim raises the fence token; every other move ends the ownership. What a run waited for ends with any move.
     """
     status = RUN_TRANSITIONS.get((run.status, do))
     if status is None:
@@ -106,5 +142,26 @@ def apply_run(run: Run, do: RunDo, at: float, *, owner: int = 0, why: str = "", 
         claim = Claimed(at=at, owner=owner, fence=run.fence + 1, why=why)
         claims = (*run.claims, claim)[-CLAIMS_MAX:]
         kept = run.reason if run.cancel_at else ""
-        return replace(run, status=status, fence=run.fence + 1, owner=owner, updated_at=at, claims=claims, reason=kept)
-    return replace(run, status=status, owner=0, updated_at=at, reason=why, result=result)
+        return replace(
+            run,
+            status=status,
+            fence=run.fence + 1,
+            owner=owner,
+            updated_at=at,
+            claims=claims,
+            reason=kept,
+            wake_at=0.0,
+            waits=(),
+        )
+    deaths = 0 if do is RunDo.RETRY else run.deaths
+    return replace(
+        run,
+        status=status,
+        owner=0,
+        updated_at=at,
+        reason=why,
+        result=result,
+        wake_at=0.0,
+        waits=(),
+        deaths=deaths,
+    )

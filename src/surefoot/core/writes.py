@@ -10,104 +10,19 @@ evidence leaves the stamp alone, so that it cannot hide another's.
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Protocol
-
-import msgspec
 from msgspec.structs import replace
 
 from .effect import TERMINAL, Do, Effect, Event, Evidence, Status, apply, with_evidence
 from .effect import IllegalMove as IllegalMove
 from .journal import Draft
 from .lease import Owner, Vantage
-from .run import FINAL, Run, RunDo, RunStatus, apply_run
-
-Blobs = tuple[tuple[bytes, bytes], ...]
-
-
-class Verdict(StrEnum):
-    """What became of a write. Only `done` and `took` changed the caller's own record."""
-
-    DONE = "done"
-    TOOK = "took"
-    EXISTS = "exists"
-    BUSY = "busy"
-    FENCED = "fenced"
-    CANCELLED = "cancelled"
-    ENDED = "ended"
-    DISAGREES = "disagrees"
-    MISSING = "missing"
-    ABSENT = "absent"
-    ILLEGAL = "illegal"
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """The verdict, and the record as it stands now."""
-
-    verdict: Verdict
-    run: Run | None = None
-    effect: Effect | None = None
-    holder: str = ""
-
-
-DONE = Answer(Verdict.DONE)
-
-
-class View(Protocol):
-    """What a write may see and change: records as they stand inside this transaction."""
-
-    again: bool
-
-    def run(self, run_id: str) -> Run | None:
-        """The run as it stands, earlier writes of this batch included."""
-        ...
-
-    def effect(self, key: str) -> Effect | None:
-        """The effect as it stands, earlier writes of this batch included."""
-        ...
-
-    def owner(self, owner_id: int) -> Owner | None:
-        """A process that works, or worked, on this store."""
-        ...
-
-    def put_run(self, run: Run) -> None:
-        """Save it at the end of this transaction."""
-        ...
-
-    def put_effect(self, effect: Effect) -> None:
-        """Save it at the end of this transaction."""
-        ...
-
-    def put_owner(self, owner: Owner) -> None:
-        """Save it at the end of this transaction."""
-        ...
-
-    def put_blobs(self, blobs: Blobs) -> None:
-        """Save large values under their hashes, once."""
-        ...
-
-    def append(self, run_id: str, draft: Draft) -> None:
-        """Seal it and put it at the end of the run's journal."""
-        ...
-
-    def has_entry(self, run_id: str, slot: str, kind: int) -> bool:
-        """True if the journal holds it already (asked only when a write is tried again)."""
-        ...
-
-    def seal_of(self, run_id: str) -> tuple[int, bytes]:
-        """Length and last digest of the run's journal."""
-        ...
-
-
-class Write(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all writes. `run_id` is the run whose order it belongs to ("" for none)."""
-
-    run_id: str = ""
-    stamp: int = 0
-
-    def decide(self, view: View) -> Answer:
-        """Judge and change what `view` shows; raises nothing but bugs."""
-        raise NotImplementedError
+from .run import FINAL, Run, RunDo, RunStatus, Waits, apply_run
+from .view import DONE as DONE
+from .view import Answer as Answer
+from .view import Blobs as Blobs
+from .view import Verdict as Verdict
+from .view import View as View
+from .view import Write as Write
 
 
 def owned(run: Run | None, fence: int) -> Verdict:
@@ -202,7 +117,11 @@ class Append(Write, frozen=True, kw_only=True):
 
 
 class EndRun(Write, frozen=True, kw_only=True):
-    """End an owner's work on a run: for good, or until somebody claims it again."""
+    """End an owner's work on a run: for good, or until somebody claims it again.
+
+    A run that suspends says what it waits for, when time alone wakes it (`wake_at`), and how much mail it has seen:
+    what came since wakes it at once.
+    """
 
     fence: int
     do: RunDo
@@ -211,6 +130,9 @@ class EndRun(Write, frozen=True, kw_only=True):
     result: bytes = b""
     blobs: Blobs = ()
     length_at_claim: int = 0
+    waits: tuple[Waits, ...] = ()
+    wake_at: float = 0.0
+    mail_seen: int = 0
 
     def decide(self, view: View) -> Answer:
         """Done, or fenced."""
@@ -228,6 +150,9 @@ class EndRun(Write, frozen=True, kw_only=True):
             length, _ = view.seal_of(self.run_id)
             if length > self.length_at_claim:
                 ended = replace(ended, tentative=(*run.tentative, (self.length_at_claim, length)))
+        if ended.status is RunStatus.WAITING:
+            wake_at = self.at if self.waits and (run.mail > self.mail_seen or run.cancel_at) else self.wake_at
+            ended = replace(ended, waits=self.waits, wake_at=wake_at)
         ended = replace(ended, stamp=self.stamp)
         view.put_run(ended)
         if self.blobs:
@@ -250,7 +175,10 @@ class CancelRun(Write, frozen=True, kw_only=True):
             return Answer(Verdict.DONE if run.stamp == self.stamp else Verdict.ENDED, run=run)
         if run.stamp == self.stamp:
             return Answer(Verdict.DONE, run=run)
-        changed = replace(run, cancel_at=run.cancel_at or self.vantage.at, reason=self.reason, stamp=self.stamp)
+        at = self.vantage.at
+        changed = replace(run, cancel_at=run.cancel_at or at, reason=self.reason, stamp=self.stamp)
+        if run.status is RunStatus.WAITING:
+            changed = replace(changed, wake_at=min(run.wake_at or at, at))
         view.put_run(changed)
         return Answer(Verdict.DONE, run=changed)
 
@@ -459,6 +387,8 @@ class DecideEffect(Write, frozen=True, kw_only=True):
             why = f"{self.event.reason}; never sent: its run {end}"
             after = apply(after, Event(do=Do.GIVE_UP, at=self.event.at, reason=why))
         view.put_effect(after)
+        if run is not None and run.status is RunStatus.WAITING:
+            view.put_run(replace(run, wake_at=self.event.at))
         mark_compensated(view, after, self.stamp)
         if self.blobs:
             view.put_blobs(self.blobs)

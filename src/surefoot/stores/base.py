@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from ..core.dispatch import Queue, Ready, Served, ready_of
 from ..core.effect import Effect, Status
 from ..core.journal import Draft, Entry, Head, seal
 from ..core.lease import Owner
+from ..core.mail import Mail
 from ..core.run import Run, RunStatus
-from ..core.writes import Answer, Blobs, Write
+from ..core.view import Answer, Blobs, Write
 
 
 class Store(Protocol):
@@ -24,6 +26,11 @@ class Store(Protocol):
 
     lease_boot: str
     """Names the boot of the lease clock: lease times of another boot mean nothing."""
+
+    @property
+    def board(self) -> Board:
+        """Queues, mail and processes, for reading."""
+        ...
 
     def transact(self, writes: Sequence[Write], *, again: bool = False) -> list[Answer]:
         """Decide and save all of `writes` in order, in one commit; one answer each. Durable when it returns."""
@@ -74,6 +81,30 @@ class Store(Protocol):
         ...
 
 
+class Board(Protocol):
+    """What a store shows of its queues, mail and processes: read by workers and by `doctor`, outside transactions."""
+
+    def next_due(self, served: Served) -> float | None:
+        """When the earliest run is due that this worker could take and that is not due yet; None if there is none."""
+        ...
+
+    def backlog(self, *, limit: int = 1000) -> list[Ready]:
+        """Queue rows, oldest first."""
+        ...
+
+    def read_mail(self, run_id: str) -> list[Mail]:
+        """All messages to a run, in order."""
+        ...
+
+    def find_owners(self) -> list[Owner]:
+        """Processes that work here, or died here and left runs."""
+        ...
+
+    def find_queues(self) -> list[Queue]:
+        """Queues that have limits."""
+        ...
+
+
 class Loads(Protocol):
     """What an overlay needs from its database, inside the open transaction."""
 
@@ -97,17 +128,51 @@ class Loads(Protocol):
         """True if the journal holds such an entry."""
         ...
 
+    def load_ready(self, served: Served, now: float, limit: int) -> list[Ready]:
+        """Rows that nobody has; see `Desk.ready`. Rows that another transaction is taking are left out."""
+        ...
+
+    def load_taken(self, queues: tuple[str, ...]) -> list[Ready]:
+        """Rows that somebody has."""
+        ...
+
+    def load_queue(self, name: str) -> Queue | None:
+        """One queue that has limits, locked until the transaction ends."""
+        ...
+
+    def load_mail(self, run_id: str) -> list[Mail]:
+        """All messages to a run, in order."""
+        ...
+
 
 class Overlay:
     """The view of one transaction: what is stored, with what this batch has put on top."""
 
-    __slots__ = ("_loads", "again", "blobs", "effects", "entries", "heads", "loaded", "owners", "runs")
+    __slots__ = (
+        "_found",
+        "_loads",
+        "again",
+        "blobs",
+        "dropped",
+        "effects",
+        "entries",
+        "heads",
+        "letters",
+        "loaded",
+        "owners",
+        "queues",
+        "runs",
+    )
 
     def __init__(self, loads: Loads, *, again: bool) -> None:
-        """`runs`, `effects`, `owners`, `heads`, `entries` and `blobs` hold what has to be saved.
+        """`runs`, `effects`, `owners`, `heads`, `entries`, `blobs`, `queues`, `letters` and `dropped` have to be saved.
 
         `loaded` names the effects that are stored already.
         """
+        self._found: dict[str, Run | None] = {}
+        self.queues: dict[str, Queue] = {}
+        self.letters: list[Mail] = []
+        self.dropped: set[int] = set()
         self.loaded: set[str] = set()
         self._loads = loads
         self.again = again
@@ -120,7 +185,10 @@ class Overlay:
 
     def run(self, run_id: str) -> Run | None:
         """The run as it stands in this batch."""
-        return self.runs.get(run_id) or self._loads.load_run(run_id)
+        held = self.runs.get(run_id)
+        if held is None:
+            held = self._found[run_id] = self._loads.load_run(run_id)
+        return held
 
     def effect(self, key: str) -> Effect | None:
         """The effect as it stands in this batch."""
@@ -164,3 +232,66 @@ class Overlay:
         """Length and last digest of the run's journal."""
         head = self.heads.get(run_id) or self._loads.load_head(run_id)
         return head.length, head.digest
+
+    # --- queues and mail ------------------------------------------------------------------------------------------
+
+    @property
+    def desk(self) -> Overlay:
+        """Queues and mail, in the same transaction."""
+        return self
+
+    def queue_rows(self) -> tuple[list[Ready], list[str]]:
+        """(rows to save, runs whose row goes) of the runs that this batch has put."""
+        rows: list[Ready] = []
+        gone: list[str] = []
+        for run_id, run in self.runs.items():
+            found = self._found.get(run_id)
+            before, after = ready_of(found) if found is not None else None, ready_of(run)
+            if after is not None and after != before:
+                rows.append(after)
+            elif after is None and before is not None:
+                gone.append(run_id)
+        return rows, gone
+
+    def ready(self, served: Served, now: float, limit: int) -> list[Ready]:
+        """Rows that nobody has, as they stand in this batch."""
+        stored = [row for row in self._loads.load_ready(served, now, limit) if row.run_id not in self.runs]
+        put = [row for run in self.runs.values() if (row := ready_of(run)) is not None]
+        return stored + [row for row in put if is_ready(row, served, now)]
+
+    def taken(self, queues: tuple[str, ...]) -> list[Ready]:
+        """Rows that somebody has, as they stand in this batch."""
+        stored = [row for row in self._loads.load_taken(queues) if row.run_id not in self.runs]
+        put = [row for run in self.runs.values() if (row := ready_of(run)) is not None]
+        return stored + [row for row in put if row.owner and row.queue in queues]
+
+    def queue(self, name: str) -> Queue | None:
+        """One queue that has limits."""
+        return self.queues.get(name) or self._loads.load_queue(name)
+
+    def put_queue(self, queue: Queue) -> None:
+        """Save at the end."""
+        self.queues[queue.name] = queue
+
+    def mail(self, run_id: str) -> list[Mail]:
+        """All messages to a run, those of this batch included."""
+        return self._loads.load_mail(run_id) + [letter for letter in self.letters if letter.run_id == run_id]
+
+    def put_mail(self, mail: Mail) -> None:
+        """Save at the end."""
+        self.letters.append(mail)
+
+    def drop_owner(self, owner_id: int) -> None:
+        """Forget at the end."""
+        self.owners.pop(owner_id, None)
+        self.dropped.add(owner_id)
+
+
+def is_ready(row: Ready, served: Served, now: float) -> bool:
+    """True if nobody has it, it is due, and this worker can run it."""
+    return (
+        not row.owner
+        and row.due_at <= now
+        and row.queue in served.queues
+        and (row.workflow, row.version) in served.workflows
+    )

@@ -6,13 +6,15 @@ import threading
 from collections.abc import Sequence
 
 from ..core.digest import blob_hash
+from ..core.dispatch import Queue, Ready, Served
 from ..core.effect import Effect, Status
 from ..core.errors import Damaged
 from ..core.journal import Entry, Head, first_head, verify
 from ..core.lease import Owner
+from ..core.mail import Mail
 from ..core.run import Run, RunStatus
-from ..core.writes import Answer, Write
-from .base import Overlay
+from ..core.view import Answer, Write
+from .base import Overlay, is_ready
 
 
 class MemoryStore:
@@ -28,6 +30,9 @@ class MemoryStore:
         self._effects: dict[str, Effect] = {}
         self._owners: dict[int, Owner] = {}
         self._blobs: dict[bytes, bytes] = {}
+        self._rows: dict[str, Ready] = {}
+        self._queues: dict[str, Queue] = {}
+        self._mail: dict[str, list[Mail]] = {}
         self.present: set[int] = set()
 
     def transact(self, writes: Sequence[Write], *, again: bool = False) -> list[Answer]:
@@ -41,6 +46,15 @@ class MemoryStore:
             self._blobs.update(overlay.blobs)
             for run_id, entry in overlay.entries:
                 self._entries.setdefault(run_id, []).append(entry)
+            rows, gone = overlay.queue_rows()
+            self._rows.update({row.run_id: row for row in rows})
+            for run_id in gone:
+                self._rows.pop(run_id, None)
+            self._queues.update(overlay.queues)
+            for letter in overlay.letters:
+                self._mail.setdefault(letter.run_id, []).append(letter)
+            for owner_id in overlay.dropped:
+                self._owners.pop(owner_id, None)
             return answers
 
     def load_run(self, run_id: str) -> Run | None:
@@ -63,6 +77,23 @@ class MemoryStore:
     def load_has_entry(self, run_id: str, slot: str, kind: int) -> bool:
         """True if the journal holds such an entry."""
         return any(e.slot == slot and e.kind == kind for e in self._entries.get(run_id, ()))
+
+    def load_ready(self, served: Served, now: float, limit: int) -> list[Ready]:
+        """Rows that nobody has."""
+        found = [row for row in self._rows.values() if is_ready(row, served, now)]
+        return sorted(found, key=lambda row: (-row.priority, row.due_at, row.run_id))
+
+    def load_taken(self, queues: tuple[str, ...]) -> list[Ready]:
+        """Rows that somebody has."""
+        return [row for row in self._rows.values() if row.owner and row.queue in queues]
+
+    def load_queue(self, name: str) -> Queue | None:
+        """One queue that has limits."""
+        return self._queues.get(name)
+
+    def load_mail(self, run_id: str) -> list[Mail]:
+        """All messages to a run."""
+        return list(self._mail.get(run_id, ()))
 
     def read_run(self, run_id: str) -> tuple[Run, list[Entry]] | None:
         """A run and its journal."""
@@ -108,6 +139,37 @@ class MemoryStore:
                 if (not statuses or effect.status in statuses) and (not run_id or effect.run == run_id)
             ]
         return sorted(found, key=lambda effect: effect.created_at, reverse=True)[:limit]
+
+    @property
+    def board(self) -> MemoryStore:
+        """Queues, mail and processes."""
+        return self
+
+    def next_due(self, served: Served) -> float | None:
+        """When the earliest run that this worker could take is due."""
+        with self._lock:
+            due = [row.due_at for row in self._rows.values() if is_ready(row, served, row.due_at)]
+        return min(due, default=None)
+
+    def backlog(self, *, limit: int = 1000) -> list[Ready]:
+        """Queue rows, oldest first."""
+        with self._lock:
+            return sorted(self._rows.values(), key=lambda row: (row.due_at, row.run_id))[:limit]
+
+    def read_mail(self, run_id: str) -> list[Mail]:
+        """All messages to a run."""
+        with self._lock:
+            return list(self._mail.get(run_id, ()))
+
+    def find_owners(self) -> list[Owner]:
+        """Processes that work here."""
+        with self._lock:
+            return sorted(self._owners.values(), key=lambda owner: owner.id)
+
+    def find_queues(self) -> list[Queue]:
+        """Queues that have limits."""
+        with self._lock:
+            return sorted(self._queues.values(), key=lambda queue: queue.name)
 
     def appear(self, owner_id: int) -> None:
         """Mark a process as present."""

@@ -8,15 +8,19 @@ from typing import Any, cast
 import msgspec
 
 from ..core.digest import digest
+from ..core.dispatch import Queue
 from ..core.effect import Effect
 from ..core.errors import Damaged
 from ..core.lease import Owner
+from ..core.mail import Mail
 from ..core.run import Run
 
 encode = msgspec.json.encode
 _decode_run = msgspec.json.Decoder(Run).decode
 _decode_effect = msgspec.json.Decoder(Effect).decode
 _decode_owner = msgspec.json.Decoder(Owner).decode
+_decode_queue = msgspec.json.Decoder(Queue).decode
+_decode_mail = msgspec.json.Decoder(Mail).decode
 
 
 def sealed(record: msgspec.Struct) -> tuple[bytearray, bytearray]:
@@ -56,3 +60,16 @@ def open_owner(owner_id: int, content: bytes, sealed_as: bytes) -> Owner:
     if owner.id != owner_id:
         raise Damaged(f"the row of owner {owner_id}", "its columns do not match its record")
     return owner
+
+
+def open_queue(content: bytes, sealed_as: bytes) -> Queue:
+    """The queue of a row; Damaged if the row was changed."""
+    return _open(_decode_queue, "the record of a queue", content, sealed_as)
+
+
+def open_mail(run_id: str, content: bytes, sealed_as: bytes) -> Mail:
+    """A message to a run; Damaged if the row was changed."""
+    mail: Mail = _open(_decode_mail, f"a message to run {run_id!r}", content, sealed_as)
+    if mail.run_id != run_id:
+        raise Damaged(f"a message to run {run_id!r}", "it belongs to another run")
+    return mail

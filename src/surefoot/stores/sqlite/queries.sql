@@ -19,7 +19,8 @@ ORDER BY created_at DESC, num LIMIT ?;
 -- name: find_unfinished_runs
 -- The same, of statuses that are all unfinished: repeats the partial index's condition, so that the index is used.
 SELECT id, record, digest, status FROM runs
-WHERE (status = 'pending' OR status = 'running' OR status = 'waiting' OR status = 'diverged' OR status = 'damaged')
+WHERE (status = 'pending' OR status = 'running' OR status = 'waiting' OR status = 'diverged'
+    OR status = 'damaged' OR status = 'quarantined')
 AND status IN (SELECT value FROM json_each(?))
 ORDER BY created_at DESC, num LIMIT ?;
 
@@ -107,3 +108,81 @@ ROLLBACK;
 -- name: begin_read
 -- One snapshot for what follows.
 BEGIN;
+
+-- name: save_queue_row
+-- A run that became ready, fell asleep, or was taken.
+INSERT INTO queue (run, queue, workflow, version, key, priority, due_at, owner, asleep)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (run) DO UPDATE SET queue = excluded.queue, workflow = excluded.workflow, version = excluded.version,
+    key = excluded.key, priority = excluded.priority, due_at = excluded.due_at, owner = excluded.owner,
+    asleep = excluded.asleep;
+
+-- name: drop_queue_row
+-- A run that ended, or that waits for somebody.
+DELETE FROM queue WHERE run = ?;
+
+-- name: wake_rows
+-- Rows whose time has come are ready from now on.
+UPDATE queue SET asleep = 0 WHERE asleep = 1 AND due_at <= ?;
+
+-- name: find_ready
+-- Rows of a queue that nobody has, of workflows (a JSON array of "name version") that the worker holds.
+SELECT run, queue, workflow, version, key, priority, due_at, owner FROM queue
+WHERE asleep = 0 AND owner = 0 AND queue = ?
+AND workflow || char(0) || version IN (SELECT value FROM json_each(?))
+ORDER BY priority DESC, due_at LIMIT ?;
+
+-- name: next_key
+-- The first key behind this one that has ready rows.
+SELECT key FROM queue WHERE asleep = 0 AND owner = 0 AND key <> '' AND queue = ? AND key > ? ORDER BY key LIMIT 1;
+
+-- name: find_ready_of_key
+-- The same as find_ready, of one key.
+SELECT run, queue, workflow, version, key, priority, due_at, owner FROM queue
+WHERE asleep = 0 AND owner = 0 AND key <> '' AND queue = ? AND key = ?
+AND workflow || char(0) || version IN (SELECT value FROM json_each(?))
+ORDER BY due_at LIMIT ?;
+
+-- name: find_taken
+-- Rows of a queue that somebody has.
+SELECT run, queue, workflow, version, key, priority, due_at, owner FROM queue WHERE owner <> 0 AND queue = ?;
+
+-- name: next_due
+-- When the earliest sleeping row is due that this worker could take (queues and workflows as JSON arrays).
+SELECT due_at FROM queue
+WHERE asleep = 1 AND queue IN (SELECT value FROM json_each(?))
+AND workflow || char(0) || version IN (SELECT value FROM json_each(?))
+ORDER BY due_at LIMIT 1;
+
+-- name: backlog
+-- Queue rows, oldest first.
+SELECT run, queue, workflow, version, key, priority, due_at, owner FROM queue ORDER BY due_at, run LIMIT ?;
+
+-- name: load_queue
+-- One queue that has limits.
+SELECT record, digest FROM queues WHERE name = ?;
+
+-- name: save_queue
+-- A queue whose limits or allowance changed.
+INSERT INTO queues (name, record, digest) VALUES (?, ?, ?)
+ON CONFLICT (name) DO UPDATE SET record = excluded.record, digest = excluded.digest;
+
+-- name: find_queues
+-- All queues that have limits.
+SELECT record, digest FROM queues ORDER BY name;
+
+-- name: load_mail
+-- All messages to a run, in order.
+SELECT record, digest FROM mail WHERE run = ? ORDER BY num;
+
+-- name: save_mail
+-- One message.
+INSERT INTO mail (run, id, record, digest) VALUES (?, ?, ?, ?);
+
+-- name: find_owners
+-- Processes that work here, or died here.
+SELECT id, record, digest FROM owners ORDER BY id;
+
+-- name: drop_owner
+-- A process that is gone and left nothing.
+DELETE FROM owners WHERE id = ?;

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...core.digest import blob_hash
+from ...core.dispatch import Queue, Ready, Served
 from ...core.effect import OPEN, Effect, Status
 from ...core.errors import CommitUnknown, Damaged, ForkedStore, NotCommitted, StoreError
 from ...core.journal import Entry, Head, first_head, verify
 from ...core.lease import Owner
+from ...core.mail import Mail
 from ...core.run import UNFINISHED, Run, RunStatus
 from ...core.writes import Answer, Write
 from ..base import Overlay
@@ -33,6 +35,7 @@ from .connection import (
     open_connection,
     refuse_newer,
 )
+from .desk import SqliteBoard, load_mail, load_queue, load_ready, load_taken, save_desk
 from .presence import Presence
 
 R = TypeVar("R", Run, Effect)
@@ -71,6 +74,8 @@ class SqliteStore:
         self._closed = False
         self._forget(0)
         self._commits = 0
+        self._last_keys: dict[str, str] = {}
+        self.board = SqliteBoard(self._read_rows)
         if left_over and self.path.stat().st_size <= CHECKED_BYTES_MAX:
             self._refuse_damage()
 
@@ -227,6 +232,8 @@ class SqliteStore:
             db.executemany(QUERIES["save_blob"], list(overlay.blobs.items()))
         if overlay.entries:
             db.executemany(QUERIES["append_entry"], self._rows(overlay.entries))
+        if overlay.runs or overlay.queues or overlay.letters or overlay.dropped:
+            save_desk(db, overlay)
 
     def _rows(self, entries: list[tuple[str, Entry]]) -> list[tuple[Any, ...]]:
         # sqlite3 looks for an adapter for each value that is not exactly int, float, str or bytearray: 1 us a value
@@ -307,6 +314,22 @@ class SqliteStore:
         """One owner as it stands."""
         return self._owner(self._db, owner_id)
 
+    def load_ready(self, served: Served, now: float, limit: int) -> list[Ready]:
+        """Rows that nobody has."""
+        return load_ready(self._db, served, now, limit, self._last_keys)
+
+    def load_taken(self, queues: tuple[str, ...]) -> list[Ready]:
+        """Rows that somebody has."""
+        return load_taken(self._db, queues)
+
+    def load_queue(self, name: str) -> Queue | None:
+        """One queue that has limits."""
+        return load_queue(self._db, name)
+
+    def load_mail(self, run_id: str) -> list[Mail]:
+        """All messages to a run."""
+        return load_mail(self._db, run_id)
+
     def _effect(self, db: sqlite3.Connection, key: str) -> Effect | None:
         row = db.execute(QUERIES["load_effect"], (key,)).fetchone()
         return None if row is None else open_effect(key, row[0], row[1], row[2])
@@ -326,6 +349,11 @@ class SqliteStore:
             if (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 raise Damaged(str(self.path), str(error)) from error
             raise StoreError(self._advice(error)) from error
+
+    def _read_rows(self, query: str, parameters: tuple[Any, ...]) -> list[Any]:
+        self._check_process()
+        with self._reader_lock:
+            return self._rows_of(query, parameters)
 
     def read_run(self, run_id: str) -> tuple[Run, list[Entry]] | None:
         """A run and its verified journal, from one snapshot."""

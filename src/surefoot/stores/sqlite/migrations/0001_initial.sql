@@ -5,7 +5,7 @@ CREATE TABLE runs (
     num INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
     status TEXT NOT NULL CHECK (status = 'pending' OR status = 'running' OR status = 'waiting' OR status = 'diverged'
-        OR status = 'damaged' OR status = 'succeeded' OR status = 'failed'
+        OR status = 'damaged' OR status = 'quarantined' OR status = 'succeeded' OR status = 'failed'
         OR status = 'cancelled'),
     created_at REAL NOT NULL,
     record BLOB NOT NULL,
@@ -14,7 +14,7 @@ CREATE TABLE runs (
 
 CREATE INDEX runs_unfinished ON runs (status, created_at)
     WHERE status = 'pending' OR status = 'running' OR status = 'waiting' OR status = 'diverged'
-        OR status = 'damaged';
+        OR status = 'damaged' OR status = 'quarantined';
 
 -- Append-only, in the order of commits; `digest` chains an entry to the one before it in its run.
 CREATE TABLE entries (
@@ -61,4 +61,40 @@ CREATE TABLE owners (
     id INTEGER PRIMARY KEY,
     record BLOB NOT NULL,
     digest BLOB NOT NULL CHECK (length(digest) = 16)
+) STRICT;
+
+-- One row a run that a worker could take, now or later (owner = 0), or has taken from a queue. `asleep` rows are not due.
+CREATE TABLE queue (
+    num INTEGER PRIMARY KEY,
+    run TEXT NOT NULL UNIQUE,
+    queue TEXT NOT NULL,
+    workflow TEXT NOT NULL,
+    version TEXT NOT NULL,
+    key TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    due_at REAL NOT NULL,
+    owner INTEGER NOT NULL,
+    asleep INTEGER NOT NULL CHECK (asleep = 0 OR asleep = 1)
+) STRICT;
+
+CREATE INDEX queue_asleep ON queue (due_at) WHERE asleep = 1;
+CREATE INDEX queue_ready ON queue (queue, priority DESC, due_at) WHERE asleep = 0 AND owner = 0;
+CREATE INDEX queue_keys ON queue (queue, key, due_at) WHERE asleep = 0 AND owner = 0 AND key <> '';
+CREATE INDEX queue_taken ON queue (queue) WHERE owner <> 0;
+
+-- Queues that have limits.
+CREATE TABLE queues (
+    name TEXT PRIMARY KEY,
+    record BLOB NOT NULL,
+    digest BLOB NOT NULL CHECK (length(digest) = 16)
+) STRICT, WITHOUT ROWID;
+
+-- Signals and decisions, kept until the run is gone; never changed.
+CREATE TABLE mail (
+    num INTEGER PRIMARY KEY,
+    run TEXT NOT NULL,
+    id TEXT NOT NULL,
+    record BLOB NOT NULL,
+    digest BLOB NOT NULL CHECK (length(digest) = 16),
+    UNIQUE (run, id)
 ) STRICT;

@@ -1,0 +1,170 @@
+"""The writes by which runs are queued, taken by workers, freed from dead ones, sent mail and retried.
+
+Like all writes they decide for themselves inside the store's transaction, and may be tried again; see `writes`.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from .dispatch import DEATHS_MAX, Limits, Queue, Ready, Served, choose, spent
+from .lease import Vantage
+from .mail import Mail
+from .run import FINAL, Run, RunDo, RunStatus, apply_run
+from .view import Answer, Verdict, View, Write
+
+OVERSAMPLE = 4
+
+
+class ClaimReady(Write, frozen=True, kw_only=True):
+    """Take up to `slots` ready runs that this worker can run, as the queues' limits allow."""
+
+    served: Served
+    slots: int
+    vantage: Vantage
+
+    def decide(self, view: View) -> Answer:
+        """Took, with the runs (each under a higher fence token); absent when there is none to take."""
+        owner, now = self.vantage.owner, self.vantage.at
+        if view.again:
+            mine = [view.run(row.run_id) for row in view.desk.taken(self.served.queues) if row.owner == owner]
+            taken = tuple(run for run in mine if run is not None and run.stamp == self.stamp)
+            if taken:
+                return Answer(Verdict.TOOK, runs=taken)
+        queues = {name: queue for name in self.served.queues if (queue := view.desk.queue(name)) is not None}
+        ready = view.desk.ready(self.served, now, self.slots * OVERSAMPLE)
+        under_way = view.desk.taken(tuple(queues)) if queues else []
+        chosen = choose(ready, under_way, queues, owner=owner, slots=self.slots, now=now)
+        runs = tuple(run for row in chosen if (run := self._take(view, row)) is not None)
+        for name, queue in queues.items():
+            count = sum(row.queue == name for row in chosen)
+            if count and queue.limits.rate:
+                view.desk.put_queue(spent(queue, count, now))
+        return Answer(Verdict.TOOK if runs else Verdict.ABSENT, runs=runs)
+
+    def _take(self, view: View, row: Ready) -> Run | None:
+        run = view.run(row.run_id)
+        if run is None or run.status not in (RunStatus.PENDING, RunStatus.WAITING):
+            return None
+        why = run.reason or ("its time has come" if run.status is RunStatus.WAITING else "it was ready")
+        taken = apply_run(run, RunDo.CLAIM, self.vantage.at, owner=self.vantage.owner, why=why)
+        taken = replace(taken, queue=run.queue or row.queue, stamp=self.stamp)
+        view.put_run(taken)
+        return taken
+
+
+class FreeRun(Write, frozen=True, kw_only=True):
+    """Free a run whose owner is dead, for whoever is next; one that keeps killing its owners is quarantined."""
+
+    vantage: Vantage
+    deaths_max: int = DEATHS_MAX
+
+    def decide(self, view: View) -> Answer:
+        """Done; busy while its owner may live; absent when nobody has it."""
+        run = view.run(self.run_id)
+        if run is None:
+            return Answer(Verdict.MISSING)
+        if run.stamp == self.stamp:
+            return Answer(Verdict.DONE, run=run)
+        if run.status is not RunStatus.RUNNING:
+            return Answer(Verdict.ABSENT, run=run)
+        holder = view.owner(run.owner)
+        if run.owner == self.vantage.owner or not self.vantage.may_take_from(run.owner, holder):
+            return Answer(Verdict.BUSY, run=run, holder=holder.name() if holder else "")
+        freed = free(run, self.vantage.at, holder.name() if holder else "a process that is gone", self.deaths_max)
+        freed = replace(freed, stamp=self.stamp)
+        view.put_run(freed)
+        return Answer(Verdict.DONE, run=freed)
+
+
+def free(run: Run, at: float, holder: str, deaths_max: int) -> Run:
+    """The run after its owner's death, with that death counted."""
+    deaths = run.deaths + 1
+    if deaths < deaths_max:
+        return replace(apply_run(run, RunDo.RELEASE, at, why=f"{holder} died while it ran"), deaths=deaths)
+    why = (
+        f"{deaths} processes died while they ran it, the last was {holder}; it is not started again by itself. Look at "
+        f"what it does there (`surefoot show {run.id}`), then `surefoot retry {run.id}`"
+    )
+    return replace(apply_run(run, RunDo.QUARANTINE, at, why=why), deaths=deaths)
+
+
+class RetryRun(Write, frozen=True, kw_only=True):
+    """Let a run go on that was quarantined, diverged, damaged or waiting: workers may take it again."""
+
+    at: float
+    why: str
+
+    def decide(self, view: View) -> Answer:
+        """Done, ended, missing, or illegal when it runs or is ready already."""
+        run = view.run(self.run_id)
+        if run is None:
+            return Answer(Verdict.MISSING)
+        if run.stamp == self.stamp:
+            return Answer(Verdict.DONE, run=run)
+        if run.status in FINAL:
+            return Answer(Verdict.ENDED, run=run)
+        if run.status in (RunStatus.PENDING, RunStatus.RUNNING):
+            return Answer(Verdict.ILLEGAL, run=run)
+        after = replace(apply_run(run, RunDo.RETRY, self.at, why=self.why), stamp=self.stamp)
+        view.put_run(after)
+        return Answer(Verdict.DONE, run=after)
+
+
+class SendMail(Write, frozen=True, kw_only=True):
+    """Keep a message for a run and wake it. With `first_only` a name takes one message for ever: the first wins."""
+
+    mail: Mail
+    first_only: bool = False
+
+    def decide(self, view: View) -> Answer:
+        """Done (also when this id was sent before); exists: another was first; ended; missing."""
+        run = view.run(self.run_id)
+        if run is None:
+            return Answer(Verdict.MISSING)
+        before = view.desk.mail(self.run_id)
+        if any(m.id == self.mail.id for m in before):
+            return Answer(Verdict.DONE, run=run)
+        if run.status in FINAL:
+            return Answer(Verdict.ENDED, run=run)
+        if self.first_only and any(m.name == self.mail.name for m in before):
+            return Answer(Verdict.EXISTS, run=run)
+        view.desk.put_mail(replace(self.mail, number=run.mail + 1))
+        woken = wakes(run, self.mail.name, self.mail.at)
+        after = replace(run, mail=run.mail + 1, wake_at=self.mail.at if woken else run.wake_at)
+        view.put_run(after)
+        return Answer(Verdict.DONE, run=after)
+
+
+def wakes(run: Run, name: str, at: float) -> bool:
+    """True if a message of this name lets a waiting run go on."""
+    return run.status is RunStatus.WAITING and any(w.name == name for w in run.waits)
+
+
+class SetQueue(Write, frozen=True, kw_only=True):
+    """Give a queue its limits; they hold for every worker from the next claim on."""
+
+    name: str
+    limits: Limits
+    at: float
+
+    def decide(self, view: View) -> Answer:
+        """Always done. A changed rate starts with its full allowance."""
+        held = view.desk.queue(self.name)
+        if held is None or held.limits != self.limits:
+            full = float(self.limits.rate)
+            view.desk.put_queue(
+                Queue(name=self.name, limits=self.limits, tokens=full, tokens_at=self.at, stamp=self.stamp)
+            )
+        return Answer(Verdict.DONE)
+
+
+class Leave(Write, frozen=True, kw_only=True):
+    """An owner that has nothing any more takes its row away."""
+
+    owner_id: int
+
+    def decide(self, view: View) -> Answer:
+        """Always done."""
+        view.desk.drop_owner(self.owner_id)
+        return Answer(Verdict.DONE)
