@@ -137,7 +137,7 @@ class Engine:
                     return replace(answer, leaves=LEAVES.get(fault, Leaves.WHOLE))
 
     def look(self, question: Question) -> Answer:
-        """One lookup arrives."""
+        """One lookup arrives. What is asked for by its own id is shown at once."""
         with self._changed:
             self._seen["looked_up"] += 1
             self.ledger.add(Line(what="looked_up", name=question.value, at=self.now(), key=question.value))
@@ -152,7 +152,8 @@ class Engine:
             shown = tuple(
                 thing
                 for thing in found
-                if (thing.open or question.closed) and self._is_shown(thing, question.lag_seconds)
+                if (thing.open or question.closed)
+                and self._is_shown(thing, 0.0 if question.value == thing.id else question.lag_seconds)
             )
             return Answer(said=Said.SHOWN, found=shown, leaves=LEAVES.get(fault, Leaves.WHOLE))
 

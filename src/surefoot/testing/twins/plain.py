@@ -1,7 +1,9 @@
 """The wire that fits every receiver: JSON, with the key where this receiver wants it.
 
     POST /{operation}          {"...": "..."}   acts; key in its header, field or parameter, or as /{operation}/{key}
-    GET  /{operation}/{value}                   what was made under this key, marker, id or name: {"found": [...]}
+    GET  /{operation}/{value}                  what was made under this key, marker, id or name: {"found": [...]}
+
+`?closed=1` shows also what is closed, deleted or resolved.
 
 A body may name itself for the ledger (`name`) and carry what a lookup finds it by (`marker`). An error is
 `{"error": {"code", "message", "made"}}`, with the receiver's own status and code.
@@ -48,7 +50,8 @@ class PlainWire:
                 return failure(
                     behaviour, Said.UNKNOWN, f"{behaviour.name}: ask by GET /{operation or 'operation'}/VALUE"
                 )
-            return Question(operation=operation, value=rest, scope=call.headers.get(ACCOUNT, ""))
+            closed = call.query.get("closed", "") in ("1", "true")
+            return Question(operation=operation, value=rest, scope=call.headers.get(ACCOUNT, ""), closed=closed)
         if call.method not in ("POST", "PUT", "PATCH"):
             return failure(
                 behaviour, Said.UNKNOWN, f"{behaviour.name} takes POST, PUT, PATCH and GET, not {call.method}"
