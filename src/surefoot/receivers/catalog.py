@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator
 from datetime import date
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -69,8 +69,7 @@ def search(words: str) -> list[Receiver]:
 
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, dict | list):
-        parts: Iterable[Any] = value.values() if isinstance(value, dict) else value  # pyright: ignore
-        for part in parts:
+        for part in cast("Iterable[Any]", value.values() if isinstance(value, dict) else value):
             yield from _texts(part)
     else:
         yield str(value)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import date
 
-from ..core.contract import Bound, Kind
+from ..core.contract import Bound, Kind, Meaning
 from ..core.errors import UsageError
-from .derive import answers_of, commit_of, contract_of, has_key, kind_of, lookup_of, prepare_of
+from .derive import commit_of, contract_of, has_key, kind_of, lookup_of, prepare_of
 from .fit import LETTERS
 from .model import SCOPE_NAMES, TOKENS, Charset, Class, Do, KeyPlace, KeyShape, LookupKind, Receiver
 
@@ -37,13 +37,11 @@ def check(receiver: Receiver) -> Receiver:
     for rule in RULES:
         for problem in rule(receiver):
             raise UsageError(f"receiver {receiver.id!r}: {problem}")
-    answers_of(receiver.answers)
     if receiver.class_ is Class.TWO_STEP_COMMIT:
         prepare_of(receiver)
         commit_of(receiver)
     else:
         contract_of(receiver)
-    receiver.margins.check()
     return receiver
 
 
@@ -136,9 +134,26 @@ def _code_at(receiver: Receiver) -> Iterator[str]:
     for path in receiver.code_at:
         if not path or not all(path.split(".")):
             yield f"code_at holds {path!r}; write names with dots between, * for each member: 'errors.*.code'"
+
+
+def _answers(receiver: Receiver) -> Iterator[str]:
+    seen: dict[int | str, Meaning] = {}
     for answer in receiver.answers:
         if not answer.status and not answer.codes:
             yield f"answers: one that means {answer.means.value!r} has neither status nor codes, so nothing matches it"
+        for code in answer.codes or answer.status:
+            if seen.setdefault(code, answer.means) is not answer.means:
+                yield (
+                    f"answers give code {code!r} two meanings, {seen[code].value!r} and {answer.means.value!r}; name "
+                    "it once, or tell the two apart by codes in the body"
+                )
+
+
+def _margins(receiver: Receiver) -> Iterator[str]:
+    try:
+        receiver.margins.check()
+    except UsageError as error:
+        yield f"margins: {error}"
 
 
 def _marker(receiver: Receiver) -> Iterator[str]:
@@ -153,4 +168,16 @@ def _checked(receiver: Receiver) -> Iterator[str]:
         yield f"checked={receiver.checked!r} must be a date as 2026-11-30"
 
 
-RULES: tuple[Rule, ...] = (_window, _key, _scope, _halves, _lookups, _action, _code_at, _marker, _checked)
+RULES: tuple[Rule, ...] = (
+    _window,
+    _key,
+    _scope,
+    _halves,
+    _lookups,
+    _action,
+    _code_at,
+    _answers,
+    _margins,
+    _marker,
+    _checked,
+)

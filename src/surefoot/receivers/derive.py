@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from ..core.contract import Answers, Bound, Code, Contract, Kind, Margins, Meaning, Place, answers
+from ..core.contract import REFUSING_CODES, Answers, Bound, Code, Contract, Kind, Margins, Meaning, Place, answers
 from ..core.errors import UsageError
 from .fit import Shape, fit_key
-from .model import Answer, Class, Do, KeyPlace, KeyShape, Late, Lookup, LookupKind, Receiver, Token, TokenMode
+from .model import Answer, Class, Do, KeyPlace, KeyShape, Known, Late, Lookup, LookupKind, Receiver, Token, TokenMode
 
 STAYS = (Class.NATURAL_KEY, Class.UPSERT, Class.CONDITIONAL)
 """Classes whose guard is the object itself: as long as it cannot go away by time, a repeat is harmless for ever."""
@@ -51,7 +51,7 @@ def contract_of(receiver: Receiver) -> Contract:
         prefix=shape.prefix,
         answers=answers_of(_all_answers(receiver)),
         code_at=receiver.code_at,
-        stores_refusals=receiver.replay.refusals == "yes",
+        stores_refusals=receiver.replay.refusals is Known.YES and not any(map(_may_look_refused, receiver.answers)),
         at_least_once=receiver.at_least_once,
         owned=receiver.owned,
     )
@@ -206,10 +206,25 @@ def proves_absence(receiver: Receiver, lookup: Lookup | None) -> bool:
     return believed and lookup is not None and lookup.absence
 
 
+def is_ambiguous(answer: Answer) -> bool:
+    """True if only a status tells it that also refuses whatever is wrong with a request, such as 400.
+
+    Such a status stays a refusal: right for a first try, and after an unresolved one a refusal proves nothing anyway.
+    """
+    about_the_key = answer.means not in (Meaning.REFUSED, Meaning.NOT_PROCESSED, Meaning.IN_FLIGHT)
+    return about_the_key and not answer.codes and bool(set(answer.status) & set(REFUSING_CODES))
+
+
+def _may_look_refused(answer: Answer) -> bool:
+    """True if a client that reads the status alone would take for a refusal what says nothing of the kind."""
+    says_nothing = answer.means not in (Meaning.REFUSED, Meaning.NOT_PROCESSED, Meaning.CHANGED_PAYLOAD)
+    return says_nothing and bool(set(answer.status) & set(REFUSING_CODES) or not answer.status)
+
+
 def codes_of(answer: Answer) -> tuple[Code, ...]:
     """What the answer is known by: the codes in its body, else its status. A code of digits comes as number, too."""
     if not answer.codes:
-        return answer.status
+        return () if is_ambiguous(answer) else answer.status
     numbers = [int(code) for code in answer.codes if code.isdecimal()]
     return (*answer.codes, *numbers)
 

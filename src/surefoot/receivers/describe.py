@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..core.contract import Bound, Contract, Kind
-from .derive import codes_of, has_key, kind_of, lookup_of
+from .derive import has_key, is_ambiguous, kind_of, lookup_of
 from .model import CLASSES, DOES, Class, Do, Known, Late, Lookup, LookupKind, Receiver, Token, TokenMode
 
 
@@ -215,19 +215,21 @@ def _answers(receiver: Receiver) -> list[Line]:
     for answer in receiver.answers:
         status = "/".join(map(str, answer.status))
         code = " ".join(part for part in (status, *answer.codes) if part)
-        after = "; ".join(part for part in (answer.ours and f"whose: {answer.ours}", answer.then) if part)
-        lines.append(Line("answers", f"{code or codes_of(answer)}: {answer.means}" + (f"; {after}" if after else "")))
+        bare = "the bare status is read as a refusal, which proves nothing after a lost answer"
+        notes = (answer.ours and f"whose: {answer.ours}", answer.then, bare if is_ambiguous(answer) else "")
+        means = answer.means.value.replace("_", " ")
+        lines.append(Line("answers", "; ".join([f"{code}: {means}", *filter(None, notes)])))
     replay = receiver.replay
     stored = {"success": replay.success, "4xx": replay.refusals, "5xx": replay.errors}
-    for known, words in ((Known.YES, "kept under the key and repeated"), (Known.NO, "not kept")):
+    for known, words in ((Known.YES, "the first answer comes back"), (Known.NO, "it does not come back")):
         if which := [name for name, value in stored.items() if value is known]:
-            lines.append(Line("stored", f"{words}: {', '.join(which)}"))
-    texts = (f"a repeat gets: {replay.answers_with}" if replay.answers_with else "", replay.text)
-    lines += [Line("stored", text) for text in texts if text]
+            lines.append(Line("a repeat", f"{words}: {', '.join(which)}"))
+    texts = (f"answers: {replay.answers_with}" if replay.answers_with else "", replay.text)
+    lines += [Line("a repeat", text) for text in texts if text]
     if receiver.marker is not None:
         mark = receiver.marker
         told = " ".join(part for part in (mark.place, mark.name) if part) + (f" = {mark.value}" if mark.value else "")
-        lines.append(Line("stored", f"a replay is told by {told}"))
+        lines.append(Line("a repeat", f"is told by {told}"))
     lines.append(
         Line("another payload", {"yes": "is noticed", "no": "is not noticed"}.get(receiver.payload_compared, "unknown"))
     )

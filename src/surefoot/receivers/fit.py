@@ -58,7 +58,8 @@ def _choices(key: Key, room: int) -> list[tuple[str, int]]:
         case KeyShape.ANY:
             digits = [("number", min(room, NUMBER_LENGTH))] if key.charset is Charset.DIGITS else []
             full = [("uuid", 0), ("hex", 0), ("base32", 0), ("base62", 0)]
-            return [*digits, *full, ("base62", room), ("base32", room), ("hex", room)]
+            shortened = [(shape, room) for shape in ("base62", "base32", "hex") if room < _full(shape)]
+            return [*digits, *full, *shortened]
         case KeyShape.HEX:
             return [("hex", min(room, HEX_LENGTH))]
         case KeyShape.NUMBER:
