@@ -108,7 +108,8 @@ def _twilio(attempt: Attempt) -> dict[str, Any]:
 def _aiohttp(attempt: Attempt) -> dict[str, Any]:
     from aiohttp import ClientTimeout
 
-    return {"timeout": ClientTimeout(total=attempt.timeout), "headers": http_headers(attempt)}
+    connect, _ = split_timeout(attempt.timeout)
+    return {"timeout": ClientTimeout(total=attempt.timeout, sock_connect=connect), "headers": http_headers(attempt)}
 
 
 def _urllib3(attempt: Attempt) -> dict[str, Any]:
@@ -139,9 +140,28 @@ OPTIONS: dict[str, Callable[[Attempt], dict[str, Any]]] = {
 }
 
 
+_SPELLED = {"pygithub": "github", "slack": "slack_sdk"}
+_OTHER_WAYS = {
+    "requests": "attempt.session()",
+    "httpx": 'attempt.client("httpx")',
+    "httpx2": 'attempt.client("httpx2")',
+}
+
+
+def advice(library: str) -> str:
+    """How to keep a package to one request."""
+    if library == "aiohttp":
+        return (
+            "aiohttp sends PUT and DELETE again when an answer is lost and cannot be told not to; stopping it is enough"
+        )
+    name = _SPELLED.get(library.lower(), library)
+    way = f'attempt.options("{name}")' if name in OPTIONS else _OTHER_WAYS.get(name)
+    return f"Switch its own retries off{f': make its client with {way}' if way else ', and pass it attempt.timeout'}"
+
+
 def make_options(attempt: Attempt, library: str) -> dict[str, Any]:
     """See `Attempt.options`."""
-    make = OPTIONS.get({"pygithub": "github", "slack": "slack_sdk"}.get(library.lower(), library.lower()))
+    make = OPTIONS.get(_SPELLED.get(library.lower(), library.lower()))
     if make is None:
         raise UsageError(
             f"attempt.options({library!r}) is not known; expected one of {', '.join(sorted(OPTIONS))}. For another "

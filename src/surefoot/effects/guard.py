@@ -26,6 +26,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from ..core.errors import Signal
+from .clients import advice
 
 ACTING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 
@@ -66,9 +67,8 @@ class SecondRequest(Stopped):
     def __init__(self, method: str, host: str, path: str, library: str) -> None:
         super().__init__(
             f"{library} tried to send a second {method} {host}{path} in one attempt; it was stopped before it left, "
-            f"and the first may have landed. Switch off the retries of {library}: make its client with "
-            f"attempt.options({library!r}), attempt.session() or attempt.client(); docs/clients.md shows each. If this "
-            "effect really needs several requests, make the later ones inside `with attempt.more_requests():`"
+            f"and the first may have landed. {advice(library)}. If this effect really needs several requests, make the "
+            "later ones inside `with attempt.more_requests():`"
         )
         self.method, self.host, self.path, self.library = method, host, path, library
 

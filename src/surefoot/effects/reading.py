@@ -166,16 +166,24 @@ def decoded(body: Any) -> Any:
     return cast("Any", body) if isinstance(body, dict | list) else None
 
 
+def attribute(thing: Any, name: str) -> Any:
+    """An attribute of somebody else's object; None if there is none, or if reading it goes wrong."""
+    try:
+        return getattr(thing, name, None)
+    except Exception:
+        return None
+
+
 def _status_in(thing: Any, *names: str) -> int:
     for name in names:
-        value = getattr(thing, name, None)
+        value = attribute(thing, name)
         if isinstance(value, int) and not isinstance(value, bool) and 100 <= value < 600:
             return int(value)
     return 0
 
 
 def _headers_of(thing: Any) -> dict[str, str]:
-    headers: Any = getattr(thing, "headers", None)
+    headers: Any = attribute(thing, "headers")
     pairs: Any = headers.items() if hasattr(headers, "items") else ()
     return {str(name).lower(): str(value) for name, value in pairs}
 
@@ -183,13 +191,13 @@ def _headers_of(thing: Any) -> dict[str, str]:
 def _content_of(response: Any) -> tuple[Any, bool]:
     """The body as far as it has arrived, and whether it has."""
     for name in ("_content", "_body"):  # httpx and requests; aiohttp and urllib3
-        content = getattr(response, name, None)
+        content = attribute(response, name)
         if isinstance(content, bytes | str):
             return content, True
     if any(hasattr(response, name) for name in ("_body", "iter_content", "aiter_bytes", "readinto")):
         return None, False
     for name in ("json_body", "data", "body", "http_body"):
-        content = getattr(response, name, None)
+        content = attribute(response, name)
         if isinstance(content, dict | list | bytes | str):
             return cast("Any", content), True
     return None, True
@@ -210,7 +218,7 @@ def response_answer(response: Any) -> HttpAnswer | None:
     if isinstance(response, Mapping):
         return _of_aws(cast("Mapping[str, Any]", response), is_error=False)
     for name in ("last_response", "http_response"):  # what stripe's, openai's and anthropic's answers keep
-        held = getattr(response, name, None)
+        held = attribute(response, name)
         response = response if held is None else held
     status = _status_in(response, "status_code", "status", "code")
     if not status or not hasattr(response, "headers") or isinstance(response, BaseException):
@@ -221,14 +229,14 @@ def response_answer(response: Any) -> HttpAnswer | None:
 
 def error_answer(error: BaseException) -> HttpAnswer | None:
     """The answer that a client library raised as an exception; None if it carries none."""
-    response = getattr(error, "response", None)
+    response = attribute(error, "response")
     if isinstance(response, Mapping):
         return _of_aws(cast("Mapping[str, Any]", response), is_error=True)
     answer = response_answer(response) if response is not None else None
     status = _status_in(error, "status_code", "http_status", "status", "code")
     codes = _own_codes(error, status or (answer.status if answer else 0))
     if answer is not None:
-        body = answer.body if answer.body is not None else decoded(getattr(error, "body", None))
+        body = answer.body if answer.body is not None else decoded(attribute(error, "body"))
         return replace(answer, body=body, codes=codes, is_error=True)
     if not status and not codes:
         return None
@@ -240,7 +248,9 @@ def error_answer(error: BaseException) -> HttpAnswer | None:
 
 def _own_codes(error: BaseException, status: int) -> tuple[str, ...]:
     """The exception's own `code`, where it is not the status: text, or a number as of twilio."""
-    code = getattr(error, "code", None)
+    if type(error).__module__.partition(".")[0] == "aiohttp":  # its code is the status, by an old name
+        return ()
+    code = attribute(error, "code")
     if isinstance(code, str) and code:
         return (code,)
     is_number = isinstance(code, int) and not isinstance(code, bool)
