@@ -119,17 +119,32 @@ def inbox_postgres(postgres: PrivatePostgres) -> str:
     return postgres.create_database()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def service(request: pytest.FixtureRequest, forks: ForkServer, tmp_path: Path) -> Iterator[Service]:
+def make_service(request: pytest.FixtureRequest, database: str, forks: ForkServer, tmp_path: Path) -> Service:
     """On SQLite, the claims and the orders have a file each; on PostgreSQL they share a table."""
     store, orders = str(tmp_path / "inbox.db"), str(tmp_path / "orders.db")
-    if request.param == "postgres":
+    if database == "postgres":
         store = orders = request.getfixturevalue("inbox_postgres")
         with psycopg.connect(store) as connection:
             connection.execute("DROP TABLE IF EXISTS orders, surefoot_inbox")
     made = Service(forks, tmp_path, store, orders)
-    if request.param == "postgres":
+    if database == "postgres":
         made.config["lease"] = 0.5  # there, the lease alone shows that a process has gone
+    return made
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def service(request: pytest.FixtureRequest, forks: ForkServer, tmp_path: Path) -> Iterator[Service]:
+    made = make_service(request, request.param, forks, tmp_path)
+    yield made
+    made.end()
+
+
+@pytest.fixture(params=["starlette/sqlite", "starlette/postgres", "fastapi/sqlite"])
+def mortal(request: pytest.FixtureRequest, forks: ForkServer, tmp_path: Path) -> Iterator[Service]:
+    """One that tests kill."""
+    framework, _, database = request.param.partition("/")
+    made = make_service(request, database, forks, tmp_path)
+    made.config["framework"] = framework
     yield made
     made.end()
 

@@ -163,7 +163,7 @@ def starlette_app(desk: Desk) -> Starlette:
             raise HTTPException(body["status"], "as told")
         if body.get("raises"):
             raise RuntimeError("as told")
-        return PlainTextResponse("as told", status_code=body["status"])
+        return PlainTextResponse("" if body["status"] == 204 else "as told", status_code=body["status"])
 
     async def stream(request: Request) -> Response:
         desk.perform("stream", idempotency(request).key, "")
@@ -201,7 +201,7 @@ def starlette_app(desk: Desk) -> Starlette:
         return PlainTextResponse((await request.body()).decode() or request.method)
 
     posts = {"/plain": plain, "/order": order, "/status": status, "/stream": stream, "/large": large}
-    posts |= {"/later": later, "/boast": boast, "/late": late, "/optional": free}
+    posts |= {"/background": later, "/boast": boast, "/late": late, "/optional": free}
     routes = [Route(path, endpoint, methods=["POST", "PATCH"]) for path, endpoint in posts.items()]
     return Starlette(routes=[*routes, Route("/free", free, methods=["GET", "HEAD", "OPTIONS", "PUT", "DELETE"])])
 

@@ -11,48 +11,38 @@ from surefoot.inbox import Answer
 from tests.inbox.conftest import UNKNOWN, Service, ask, problem_type
 from tests.inbox.service import PLACES
 
-FRAMEWORKS = ("starlette", "fastapi")
-HAPPENED_AT = {
-    "plain": ("after-change", "before-stored", "after-stored", "before-answer"),
-    "order": ("after-change", "before-stored", "after-stored", "before-answer"),
-}
+AFTER_THE_CHANGE = ("after-change", "before-stored", "after-stored", "before-answer")
 
 
-def kill(service: Service, place: str, path: str, framework: str) -> None:
+def kill(mortal: Service, place: str, path: str) -> None:
     """A client's first request, during which the service dies exactly there."""
-    client = service.start(framework=framework)
-    service.kill_at(place)
+    client = mortal.start()
+    mortal.kill_at(place)
     with client, pytest.raises(httpx.RemoteProtocolError):
         client.post(path, json={"item": "lamp"}, headers={"Idempotency-Key": '"key-1"'})
-    assert service.died() == -signal.SIGKILL
-    assert not (service.folder / f"kill-{place}").exists()
+    assert mortal.died() == -signal.SIGKILL
+    assert not (mortal.folder / f"kill-{place}").exists()
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_transactional_handler_that_is_killed_is_never_lost_and_never_doubled(
-    service: Service, place: str, framework: str
-) -> None:
-    kill(service, place, "/order", framework)
-    assert service.count("order") == (place in HAPPENED_AT["order"])
-    with service.start(framework=framework) as client:
+def test_a_transactional_handler_that_is_killed_is_never_lost_and_never_doubled(mortal: Service, place: str) -> None:
+    kill(mortal, place, "/order")
+    assert mortal.count("order") == (place in AFTER_THE_CHANGE)
+    with mortal.start() as client:
         answer = ask(client, "/order")
         again = ask(client, "/order")
     assert (answer.status_code, answer.json()) == (201, {"number": 1, "item": "lamp"})
     assert answer.headers.get("idempotent-replayed") == ("true" if place in ("after-stored", "before-answer") else None)
     assert (again.content, again.headers["idempotent-replayed"]) == (answer.content, "true")
-    assert service.count("order") == 1
+    assert mortal.count("order") == 1
 
 
 @pytest.mark.parametrize("place", [place for place in PLACES if place != "in-transaction"])
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_plain_handler_that_is_killed_is_never_doubled_and_its_doubt_is_told(
-    service: Service, place: str, framework: str
-) -> None:
-    kill(service, place, "/plain", framework)
-    happened = service.count("plain")
-    assert happened == (place in HAPPENED_AT["plain"])
-    with service.start(framework=framework) as client:
+def test_a_plain_handler_that_is_killed_is_never_doubled_and_its_doubt_is_told(mortal: Service, place: str) -> None:
+    kill(mortal, place, "/plain")
+    happened = mortal.count("plain")
+    assert happened == (place in AFTER_THE_CHANGE)
+    with mortal.start() as client:
         answer = ask(client, "/plain")
         if place == "before-claim":
             assert (answer.status_code, answer.headers.get("idempotent-replayed")) == (201, None)
@@ -60,13 +50,13 @@ def test_a_plain_handler_that_is_killed_is_never_doubled_and_its_doubt_is_told(
             assert (answer.status_code, answer.headers["idempotent-replayed"]) == (201, "true")
         else:
             assert (answer.status_code, problem_type(answer)) == (409, UNKNOWN)
-            assert "retry-after" not in answer.headers and service.count("plain") == happened
-            settle(service, happened)
+            assert "retry-after" not in answer.headers and mortal.count("plain") == happened
+            settle(mortal, happened)
             answer = ask(client, "/plain")
             assert answer.status_code == 201
             assert answer.headers.get("idempotent-replayed") == ("true" if happened else None)
         assert ask(client, "/plain").content == answer.content
-    assert service.count("plain") == 1
+    assert mortal.count("plain") == 1
 
 
 def settle(service: Service, happened: int) -> None:

@@ -79,6 +79,7 @@ class Exchange:
         self._size = 0
         self._over = asyncio.Event()
         self.is_finished = False
+        self.was_cut_short = False
 
     async def receive(self) -> Message:
         """The body once; then nothing until the response is complete."""
@@ -101,23 +102,24 @@ class Exchange:
             part = message.get("body", b"")
             self._size += len(part)
             more = message.get("more_body", False)
+            self._parts.append(part)
             if self._size > self._limit:
                 await self._refuse(f"it has more than {self._limit} bytes, the most that is stored")
-            self._parts.append(part)
-            if not more:
-                self.is_finished = True
+            elif not more:
                 await self._end("")
 
     async def _refuse(self, why: str) -> None:
-        self.is_finished = True
         declared = any(name.lower() == b"content-length" for name, _ in self._headers)
         await self._end(why)
         if not declared:
+            self.was_cut_short = True
             raise AnswerRefused(
                 f"the answer of this endpoint cannot be stored: {why}; do not protect it, or raise the limit"
             )
 
     async def _end(self, why: str) -> None:
+        assert not self.is_finished, "a response ends once"
+        self.is_finished = True
         try:
             await self._finish(self._status, self._headers, b"".join(self._parts), why)
         finally:

@@ -179,9 +179,11 @@ class _Running:
             await self._middleware.app(inner, exchange.receive, exchange.send)
             if not exchange.is_finished:
                 raise RuntimeError("the application returned without a complete response")
-        except BaseException:
+        except BaseException as error:
             if exchange.is_finished:
-                raise  # after the answer: a background task, or a response that was refused
+                if exchange.was_cut_short and isinstance(error, Exception):
+                    return  # the response that was refused has ended
+                raise  # after the answer: a background task
             nothing = self._call.certainly_nothing_happened
             await self._record(self._middleware.unanswered(self._claim, nothing_happened=nothing))
             raise
