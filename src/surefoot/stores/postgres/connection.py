@@ -99,7 +99,8 @@ class Link:
         if db is None or db.closed:
             return False
         try:
-            db.pgconn.consume_input()
+            db.pgconn.consume_input()  # may read the server's last words
+            db.pgconn.consume_input()  # finds that nothing follows them
         except psycopg.Error:
             return False
         return db.pgconn.status == psycopg.pq.ConnStatus.OK
