@@ -159,7 +159,7 @@ def test_a_parked_row_waits_for_a_person_and_others_go_on(
 def test_a_row_in_doubt_is_put_off_and_settled_by_its_contract(
     connect: Callable[[], Any], virtual: Surefoot, clock: FakeClock, receiver: Post
 ) -> None:
-    put(connect, keyed_mail, "doubt-keyed", fault="500,timeout", id="keyed")
+    put(connect, keyed_mail, "doubt-keyed", fault="500,reset", id="keyed")
     put(connect, lookup_mail, "doubt-lookup", fault="500", id="lookup")
     outbox.deliver(virtual, connect)
     assert "in_doubt" in row_of(connect, "keyed").reason and row_of(connect, "keyed").state is outbox.State.WAITING

@@ -21,7 +21,8 @@ from surefoot.core.commands import Commit, SendEffect
 from surefoot.testing.crash import strike_at
 from surefoot.testing.receiver import find, post
 
-TIMEOUT, LAG = 0.3, 0.05
+TIMEOUT, ASKED_TIMEOUT, LAG = 20.0, 1.0, 0.05
+"""Long enough that only what is killed or told to fail is ever in doubt, also on a busy machine."""
 PORT = [0]
 Say = Callable[[str], object]
 
@@ -35,7 +36,7 @@ def keyed_mail(attempt: Any, name: str, text: str = "hello", fault: str = "") ->
     return request(attempt, "keyed", name, {"text": text}, fault)
 
 
-@effect(lookup(lag=LAG), timeout=TIMEOUT, name="outbox.lookup")
+@effect(lookup(lag=LAG), timeout=ASKED_TIMEOUT, name="outbox.lookup")
 def lookup_mail(attempt: Any, name: str, text: str = "hello", fault: str = "") -> dict[str, Any]:
     return request(attempt, "lookup", name, {"text": text}, fault)
 
