@@ -51,7 +51,7 @@ CORE_MAY_NOT_IMPORT = re.compile(
 DRIVER_HOMES = {
     "sqlite3": ("stores/sqlite",),
     "_sqlite3": (),
-    "psycopg": ("stores/postgres",),
+    "psycopg": ("stores/postgres", "inbox/postgres.py"),
     "psycopg_pool": ("stores/postgres",),
     "apsw": ("testing",),
     "aiosqlite": (),
