@@ -12,9 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from surefoot import receivers
+from surefoot.receivers.words import Class, Do
 from surefoot.testing.forkserver import ForkServer
 
-from .decision_table import AGENT, CELLS, Cell, Performed, perform_all
+from .decision_page import DOCUMENT, document, kills, table
+from .decision_stage import AGENT, Performed, perform_all
+from .decision_table import CELLS, ROWS, Cell, Row, Way
 
 pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(280)]
 
@@ -46,3 +50,29 @@ def performed(server: ForkServer, folder: Path, request: pytest.FixtureRequest) 
 def test_every_cell_of_the_decision_table_acts_once(cell: Cell, performed: dict[str, Performed]) -> None:
     done = performed[cell.id]
     assert not done.problems, f"{cell.id} ({cell.way}): {done}"
+
+
+def test_every_class_of_receivers_stands_in_the_table() -> None:
+    assert {receivers.get(row.receiver).class_ for row in ROWS} == set(Class)
+
+
+def test_the_table_is_printed_and_its_page_is_fresh() -> None:
+    print(f"\n{len(CELLS)} cells, {kills(CELLS)} kills\n{table()}")
+    assert DOCUMENT.read_text() == document(), "write it anew: python -m tests.receivers.decision_page"
+
+
+SAME = {
+    Do.RESEND: (Way.RESEND, Way.RESEND_ASK, Way.RESEND_FETCH),
+    Do.LOOKUP_FIRST: (Way.ASK_SEND, Way.ASK_PARK),
+    Do.LOOKUP_THEN_RESEND: (Way.ASK_SEND,),
+    Do.LOOKUP_THEN_PARK: (Way.ASK_PARK,),
+    Do.PARK: (Way.PARK,),
+    Do.WAIT_FOR_EVENT: (Way.PARK, Way.ASK_PARK),
+    Do.RESEND_IF_CONSUMER_DROPS_REPEATS: (Way.PARK, Way.ASK_PARK),
+}
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if not row.why], ids=lambda row: row.receiver)
+def test_a_row_is_what_the_catalog_says_or_says_why_it_is_not(row: Row) -> None:
+    action = receivers.get(row.receiver).action
+    assert row.within in SAME[action.within] and row.past in SAME[action.past], action
