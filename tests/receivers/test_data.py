@@ -18,8 +18,8 @@ from surefoot.effects.attempt import SCOPE_NAMES
 from surefoot.receivers import Class, Do, KeyPlace, Level, LookupKind, Receiver
 from surefoot.receivers.check import check
 from surefoot.receivers.load import FOLDER, decode
-from surefoot.receivers.model import CLASSES, DOES, TOKENS
-from surefoot.receivers.model import SCOPE_NAMES as SCOPE_NAMES_HERE
+from surefoot.receivers.words import CLASSES, DOES, TOKENS
+from surefoot.receivers.words import SCOPE_NAMES as SCOPE_NAMES_HERE
 
 ALL = [receivers.get(name) for name in receivers.names()]
 

@@ -28,7 +28,7 @@ from surefoot.receivers import (
     Window,
 )
 from surefoot.receivers.derive import contract_of, kind_of, lag_of
-from surefoot.receivers.model import TOKENS
+from surefoot.receivers.words import TOKENS
 
 ALL = [receivers.get(name) for name in receivers.names()]
 ONE_CONTRACT = [receiver for receiver in ALL if receiver.class_ is not Class.TWO_STEP_COMMIT]

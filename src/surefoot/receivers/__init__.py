@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-from .catalog import define, get, names, search
+from .catalog import OldFact, define, get, names, search
 from .model import (
     Action,
     Answer,
-    Category,
-    Charset,
-    Class,
     Client,
-    Do,
-    InFlight,
     Key,
-    KeyPlace,
-    KeyShape,
-    Known,
-    Late,
-    Level,
     Lookup,
-    LookupKind,
     LookupMargins,
     Marker,
     Receiver,
     Replay,
     Setting,
     Source,
-    Stakes,
     Step,
     Token,
-    TokenMode,
     Undo,
     Variant,
     Window,
+)
+from .words import (
+    Category,
+    Charset,
+    Class,
+    Do,
+    InFlight,
+    KeyPlace,
+    KeyShape,
+    Known,
+    Late,
+    Level,
+    LookupKind,
+    Stakes,
+    TokenMode,
 )
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "LookupKind",
     "LookupMargins",
     "Marker",
+    "OldFact",
     "Receiver",
     "Replay",
     "Setting",

@@ -13,7 +13,8 @@ from ..core.contract import Bound, Kind, Meaning
 from ..core.errors import UsageError
 from .derive import commit_of, contract_of, has_key, kind_of, lookup_of, prepare_of
 from .fit import LETTERS
-from .model import SCOPE_NAMES, TOKENS, Charset, Class, Do, KeyPlace, KeyShape, LookupKind, Receiver
+from .model import Receiver
+from .words import SCOPE_NAMES, TOKENS, Charset, Class, Do, KeyPlace, KeyShape, LookupKind
 
 GUARDED_BY_KEY = (
     Class.KEY_REPLAY,

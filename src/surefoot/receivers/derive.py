@@ -11,7 +11,8 @@ from typing import assert_never
 from ..core.contract import REFUSING_CODES, Answers, Bound, Code, Contract, Kind, Margins, Meaning, Place, answers
 from ..core.errors import UsageError
 from .fit import Shape, fit_key
-from .model import Answer, Class, Do, KeyPlace, KeyShape, Known, Late, Lookup, LookupKind, Receiver, Token, TokenMode
+from .model import Answer, Lookup, Receiver, Token
+from .words import Class, Do, KeyPlace, KeyShape, Known, Late, LookupKind, TokenMode
 
 STAYS = (Class.NATURAL_KEY, Class.UPSERT, Class.CONDITIONAL)
 """Classes whose guard is the object itself: as long as it cannot go away by time, a repeat is harmless for ever."""

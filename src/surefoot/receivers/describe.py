@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from ..core.contract import Bound, Contract, Kind
 from .derive import has_key, is_ambiguous, kind_of, lookup_of
-from .model import CLASSES, DOES, Class, Do, Known, Late, Lookup, LookupKind, Receiver, Token, TokenMode
+from .model import Lookup, Receiver, Token
+from .words import CLASSES, DOES, Class, Do, Known, Late, LookupKind, TokenMode
 
 
 class Line(NamedTuple):

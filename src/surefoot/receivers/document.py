@@ -8,7 +8,8 @@ from itertools import groupby
 
 from .describe import describe, promise
 from .load import load, names
-from .model import CLASSES, Category, Receiver
+from .model import Receiver
+from .words import CLASSES, Category
 
 HEAD = """\
 # What services do with a repeat

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from ..core.errors import UsageError
 from ..core.ids import check_key_shape
-from .model import Charset, Key, KeyShape
+from .model import Key
+from .words import Charset, KeyShape
 
 UUID_LENGTH, HEX_LENGTH, BASE32_LENGTH, BASE62_LENGTH, NUMBER_LENGTH = 36, 32, 26, 22, 39
 _UNBOUNDED = 1 << 20

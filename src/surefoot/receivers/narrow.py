@@ -13,19 +13,8 @@ from ..core.contract import Bound, Kind
 from ..core.errors import UsageError
 from .check import GUARDED_BY_KEY, UNGUARDED, check
 from .derive import kind_of
-from .model import (
-    TOKENS,
-    Action,
-    Class,
-    Do,
-    KeyPlace,
-    KeyShape,
-    Receiver,
-    Stakes,
-    TokenMode,
-    Variant,
-    Window,
-)
+from .model import Action, Receiver, Variant, Window
+from .words import TOKENS, Class, Do, KeyPlace, KeyShape, Stakes, TokenMode
 
 REVERSIBLE_SECONDS = 300.0
 """What an unknown window is worth once the owner says that a duplicate can be taken back."""
