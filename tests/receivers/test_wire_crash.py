@@ -115,6 +115,20 @@ def test_answers_lost_in_a_living_process_are_found_again_and_each_attempt_is_on
 
 
 @every_service
+def test_an_answer_that_nobody_can_read_says_nothing(case: Case) -> None:
+    case.twin.next("unreadable")
+    assert case.end(case.start()) == case.receipts() and len(case.twin.acts()) == 1
+    assert [found.found for found in case.effects()[0].evidence if found.kind == "answer"] == ["unknown"]
+
+
+@pytest.mark.parametrize("case", [name for name in SERVICES if name not in ("stripe", "slack")], indirect=True)
+def test_a_refusal_in_the_services_own_words_is_one(case: Case) -> None:
+    case.twin.next("refused")
+    assert case.end(case.start())[0].startswith("refused") and not case.twin.acts()
+    assert case.effects()[0].attempts == 1
+
+
+@every_service
 def test_a_client_with_its_own_retries_is_stopped_before_its_second_request(case: Case) -> None:
     case.twin.next("reset")
     assert case.end(case.start(careless=True)) == case.receipts() and len(case.twin.acts()) == 1

@@ -10,6 +10,7 @@ from typing import Any
 
 import botocore.exceptions
 import github
+import httpx2
 import pagerduty
 import pytest
 import slack_sdk.errors
@@ -249,3 +250,36 @@ def test_s3_refuses_a_second_conditional_put_and_shows_whose_it_is() -> None:
         assert (head["Metadata"], head["ETag"], head["ContentLength"]) == ({"owner": "k1"}, made["ETag"], 5)
         assert client.get_object(Bucket="b", Key="r/1.txt")["Body"].read() == b"first"
         assert len(twin.acts()) == 1
+
+
+# --- what is not understood -------------------------------------------------------------------------------------------
+
+NONSENSE = [
+    ("GET", "/v1/refunds/xyz"),
+    ("GET", "/v1/refunds?created[gte]=soon&limit=many&starting_after=zzz"),
+    ("DELETE", "/v1/refunds"),
+    ("GET", "/api/v2/search.json?query=anything"),
+    ("POST", "/api/v2/users"),
+    ("GET", "/repos/acme/app/issues?since=never&page=x"),
+    ("PATCH", "/repos/acme"),
+    ("POST", "/api/conversations.history?oldest=x&cursor=y"),
+    ("POST", "/api/none.such"),
+    ("GET", "/v3/messages?query=subject"),
+    ("POST", "/v2/enqueue"),
+    ("GET", "/2010-04-01/Accounts/AC/Messages.json?DateSent>=today"),
+    ("GET", "/2010-04-01/Calls"),
+    ("GET", "/bucket"),
+    ("POST", "/"),
+]
+
+
+@pytest.mark.parametrize("name", ["stripe", "zendesk", "github", "slack", "sendgrid", "pagerduty", "twilio", "s3"])
+def test_a_call_that_is_not_understood_is_answered_and_does_nothing(
+    name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with twin_of(getattr(wire, name)) as twin:
+        for method, path in NONSENSE:
+            answer = httpx2.request(method, twin.url + path, content=b"\xff not json" if method == "POST" else None)
+            assert 200 <= answer.status_code < 600
+        assert not twin.acts()
+    assert not capfd.readouterr().err

@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 from sendgrid.helpers.mail import CustomArg, Mail
 from zenpy.lib.api_objects import Ticket
 
-from surefoot import Attempt, Exists, RunWaiting, Several, Surefoot, effect, receivers, workflow
+from surefoot import Attempt, Exists, Refused, RunWaiting, Several, Surefoot, effect, receivers, workflow
 from surefoot.stores.sqlite import store  # noqa: F401
 from surefoot.testing.twins import SharedClock
 from tests.receivers import wire_clients as clients
@@ -103,7 +103,8 @@ def find_ticket(attempt: Attempt, about: str) -> Receipt | None:
 def open_issue(attempt: Attempt, about: str) -> Receipt:
     client = clients.github_client(url(), **options(attempt, "github"))
     body = f"It broke.\n<!-- intent {attempt.key} -->"
-    return {"id": str(client.get_repo(ROUTE["repository"]).create_issue(about, body=body).number)}
+    number = client.get_repo(ROUTE["repository"]).create_issue(about, body=body).number
+    return {"id": f"{number:d}"}  # None, where an answer was not GitHub's, is no receipt
 
 
 @open_issue.lookup
@@ -136,7 +137,10 @@ def send_mail(attempt: Attempt, about: str) -> Receipt:
     client = clients.sendgrid_client(url(), timeout=attempt.timeout)
     mail = Mail("agent@acme.test", "ann@customer.test", about, plain_text_content="Done.")
     mail.add_custom_arg(CustomArg("intent", attempt.key))
-    return {"id": client.send(mail).headers["X-Message-Id"]}
+    answer = client.send(mail)
+    if answer.status_code != 202:  # the package returns whatever it got, also a proxy's page
+        raise ValueError(f"mail/send answers 202, found {answer.status_code}")
+    return {"id": answer.headers["X-Message-Id"]}
 
 
 @send_mail.lookup
@@ -246,6 +250,8 @@ def live(say: Callable[[str], object], told: dict[str, Any]) -> None:
         for about in job.abouts:
             try:
                 say(f"receipt {surefoot.run(act, job.service, about, id=f'{job.run}-{about}')['id']}")
+            except Refused as refused:
+                say(f"refused {' '.join(refused.reason.split())}")
             except RunWaiting as waiting:
                 say(f"parked {' '.join(str(waiting).split())}")
 

@@ -7,6 +7,7 @@ tokens are not checked, since a test of crashes is not a test of passwords.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -66,10 +67,10 @@ def first_of(value: Any) -> Json:
 def form_of(body: bytes) -> Json:
     """A form with its bracketed fields nested: `metadata[k]=v` is `{"metadata": {"k": "v"}}`."""
     fields: Json = {}
-    for name, value in parse_qsl(body.decode(), keep_blank_values=True):
+    for name, value in parse_qsl(body.decode(errors="replace"), keep_blank_values=True):
         first, *inner = name.replace("]", "").split("[")
         if inner:
-            fields.setdefault(first, {})[".".join(inner)] = value
+            fields[first] = {**object_of(fields.get(first)), ".".join(inner): value}
         else:
             fields[first] = value
     return fields
@@ -80,11 +81,19 @@ def whole_number(text: Any, otherwise: int) -> int:
     return int(text) if str(text).isdigit() else otherwise
 
 
+def number(text: Any) -> float:
+    """The number in a query or a form field, or 0.0."""
+    return float(text) if re.fullmatch(r"[0-9]+(\.[0-9]*)?", str(text)) else 0.0
+
+
 def iso(seconds: float) -> str:
     """An instant as JSON APIs write it."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def seconds_of(text: str) -> float:
-    """The instant that an ISO text names; 0.0 for none."""
-    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() if text else 0.0
+    """The instant that an ISO text names in UTC; 0.0 for none."""
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return 0.0

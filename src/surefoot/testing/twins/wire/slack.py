@@ -7,12 +7,11 @@ with a fraction can leave out a message of that very second.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 from ..behaviour import Behaviour, Said, Sort
 from ..messages import Answer, Call, Json, Page, Question, Request, Thing
-from .shape import RETRY_AFTER_SECONDS, Listing, form_of, json_of, json_page, part_of, whole_number
+from .shape import RETRY_AFTER_SECONDS, Listing, form_of, json_of, json_page, number, part_of, whole_number
 
 POST = "chat.postMessage"
 
@@ -41,14 +40,14 @@ class Wire:
         match call.path.rpartition("/")[2]:
             case "chat.postMessage":
                 if isinstance(fields.get("metadata"), str):
-                    fields["metadata"] = json.loads(fields["metadata"])
+                    fields["metadata"] = json_of(fields["metadata"].encode())
                 return Request(operation=POST, payload=fields, marker=str(fields.get("channel", "")))
             case "conversations.history":
                 shown = str(fields.get("include_all_metadata", "")).lower() in ("1", "true")
                 return Listing(
                     operation=POST,
                     value=str(fields.get("channel", "")),
-                    since=float(fields.get("oldest") or 0),
+                    since=number(fields.get("oldest")),
                     skip=whole_number(str(fields.get("cursor", "")).removeprefix("after:"), 0),
                     limit=whole_number(fields.get("limit"), 100),
                     how="metadata" if shown else "",

@@ -7,6 +7,8 @@ told apart by its code alone).
 
 from __future__ import annotations
 
+import re
+
 from ..behaviour import Behaviour, Said, Sort
 from ..messages import Answer, Call, Json, Page, Question, Request, Thing
 from .shape import Listing, form_of, json_page, part_of, whole_number
@@ -55,12 +57,12 @@ class Wire:
                 key, scope = call.headers.get("idempotency-key", ""), call.headers.get("stripe-account", "")
                 return Request(operation=kind, payload=form_of(call.body), key=key, marker=kind, scope=scope)
             case "GET", ["v1", kind] if kind in KINDS:
-                since = max(float(call.query.get("created[gte]") or 0), float(call.query.get("created[gt]") or -1) + 1)
+                since = whole_number(call.query.get("created[gte]"), 0)
                 after = call.query.get("starting_after", "")
                 limit = min(whole_number(call.query.get("limit"), 10), 100)
                 return Listing(operation=kind, value=kind, since=since, limit=limit, how=after)
             case "GET", ["v1", kind, id] if kind in KINDS:
-                return Question(operation=kind, value=f"{kind}_{int(id.split('_')[-1], 16)}")
+                return Question(operation=kind, value=f"{kind}_{_number(id)}")
             case _:
                 return self._error(Said.UNKNOWN, f"Unrecognized request URL ({call.method}: {call.path}).", behaviour)
 
@@ -77,7 +79,7 @@ class Wire:
         return self._error(answer.said, answer.text, behaviour, replayed, answer.status)
 
     def _list(self, answer: Answer, asked: Listing) -> Page:
-        found = [t for t in answer.found if not asked.how or t.number < int(asked.how.split("_")[-1], 16)]
+        found = [t for t in answer.found if not asked.how or t.number < _number(asked.how)]
         things, left = part_of(found, asked)
         url = f"/v1/{asked.operation}"
         return json_page(
@@ -93,6 +95,12 @@ class Wire:
         if status == 429:
             error["type"] = "invalid_request_error"
         return json_page(status or own, {"error": error | ({"code": code} if code else {})}, headers)
+
+
+def _number(id: str) -> int:
+    """The number in an id of ours; 0 for another, which finds nothing."""
+    digits = id.rpartition("_")[2]
+    return int(digits, 16) if re.fullmatch(r"[0-9a-f]+", digits) else 0
 
 
 def _object(thing: Thing) -> Json:
