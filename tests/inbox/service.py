@@ -138,7 +138,12 @@ def is_transactional(scope: Any) -> bool:
     return scope["path"].startswith(("/order", "/late", "/boast"))
 
 
-def starlette_app(desk: Desk) -> Starlette:
+Endpoints = dict[str, Callable[[Request], Any]]
+
+
+def endpoints(desk: Desk) -> Endpoints:
+    """Those that work as they should."""
+
     async def plain(request: Request) -> Response:
         body = await request.json()
         answer = JSONResponse(await in_thread(desk.plain, idempotency(request), body), status_code=201)
@@ -164,6 +169,12 @@ def starlette_app(desk: Desk) -> Starlette:
         if body.get("raises"):
             raise RuntimeError("as told")
         return PlainTextResponse("" if body["status"] == 204 else "as told", status_code=body["status"])
+
+    return {"/plain": plain, "/order": order, "/status": status}
+
+
+def odd_endpoints(desk: Desk) -> Endpoints:
+    """Answers of every shape, and handlers that do what they must not."""
 
     async def stream(request: Request) -> Response:
         desk.perform("stream", idempotency(request).key, "")
@@ -197,11 +208,14 @@ def starlette_app(desk: Desk) -> Starlette:
                 return PlainTextResponse("sold out", status_code=404)
         return JSONResponse(desk.order(idempotency(request), await request.json()), status_code=201)
 
+    return {"/stream": stream, "/large": large, "/background": later, "/boast": boast, "/late": late}
+
+
+def starlette_app(desk: Desk) -> Starlette:
     async def free(request: Request) -> Response:
         return PlainTextResponse((await request.body()).decode() or request.method)
 
-    posts = {"/plain": plain, "/order": order, "/status": status, "/stream": stream, "/large": large}
-    posts |= {"/background": later, "/boast": boast, "/late": late, "/optional": free}
+    posts = {**endpoints(desk), **odd_endpoints(desk), "/optional": free}
     routes = [Route(path, endpoint, methods=["POST", "PATCH"]) for path, endpoint in posts.items()]
     return Starlette(routes=[*routes, Route("/free", free, methods=["GET", "HEAD", "OPTIONS", "PUT", "DELETE"])])
 

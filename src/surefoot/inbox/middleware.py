@@ -216,6 +216,8 @@ class _Running:
             _log.exception("the answer for key %r could not be recorded yet; the inbox goes on trying", self._claim.key)
             await send_answer(self._send, problems.unrecorded())
             return
+        if why_not:
+            _log.warning("the answer for key %r is not stored: %s", self._claim.key, why_not)
         if misused:
             raise UsageError(misused)
         if stands is not None and stands != ending.result:
