@@ -195,11 +195,16 @@ class Credential:
         while True:
             self._check_alive(standing, settled)
             held = standing.held
-            if standing.state in (State.TOKEN, State.VOID) and held is not None and held.access_token != refused:
-                left = held.seconds_left(*_now(engine))
+            if standing.state in (State.TOKEN, State.VOID) and held is not None:
+                left, came = held.seconds_left(*_now(engine)), settled is not None and standing.place > first.place
                 # one that came while we asked is as good as this provider's tokens get
-                if left > held.needed_seconds(min_seconds) or (left > 0 and standing.place > first.place):
+                if held.access_token != refused and (left > held.needed_seconds(min_seconds) or (left > 0 and came)):
                     return held
+                if came and standing.state is State.TOKEN:
+                    same = "the provider gave the access token again that was turned down"
+                    over = f"the new access token is over already; it was given for {held.lifetime_seconds} seconds"
+                    raise NotRefreshed(self.name, same if left > 0 else over)
+            self._keys.at_hand()  # a token that could not be kept is not asked for
             yield standing
             settled = standing.place
             standing = self._look(engine)
@@ -225,12 +230,11 @@ class Credential:
         match effect.status:
             case Status.PARKED if state_of(effect) is State.PARKED:
                 ends = "would end the whole family" if self.contract.revokes_family else "is refused"
-                used = "its refresh token may be used up"
-                if self.contract.mode is Mode.GRACE:
-                    return (
-                        f"the answer to a refresh was lost, {used}, and too late a second use {ends} ({effect.reason})"
-                    )
-                return f"the answer to a refresh was lost, {used}, and a second use {ends}"
+                late = f" by now ({effect.reason})" if self.contract.mode is Mode.GRACE else ""
+                return (
+                    "the answer to a refresh was lost, so its refresh token may be used up, and a second use of it "
+                    f"{ends}{late}"
+                )
             case Status.ABANDONED:
                 return f"its last refresh was given up ({effect.reason})"
             case _:
