@@ -21,10 +21,13 @@ from sendgrid.helpers.mail import CustomArg, Mail
 from twilio.base.exceptions import TwilioRestException
 from zenpy.lib.api_objects import Ticket
 
-from surefoot.testing.twins import Twin, wire
+from surefoot import receivers
+from surefoot.testing.twins import Said, Sort, Twin, wire
+from surefoot.testing.twins.of_receiver import behaviour_of
 from tests.receivers import wire_clients as clients
 
 DAY = 86400.0
+SERVICES = ("stripe", "zendesk", "github", "slack", "sendgrid", "pagerduty", "twilio", "s3")
 
 
 @contextmanager
@@ -273,7 +276,7 @@ NONSENSE = [
 ]
 
 
-@pytest.mark.parametrize("name", ["stripe", "zendesk", "github", "slack", "sendgrid", "pagerduty", "twilio", "s3"])
+@pytest.mark.parametrize("name", SERVICES)
 def test_a_call_that_is_not_understood_is_answered_and_does_nothing(
     name: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -283,3 +286,17 @@ def test_a_call_that_is_not_understood_is_answered_and_does_nothing(
             assert 200 <= answer.status_code < 600
         assert not twin.acts()
     assert not capfd.readouterr().err
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_wire_behaves_as_the_catalog_says(name: str) -> None:
+    own = getattr(wire, name).BEHAVIOUR
+    told = behaviour_of(receivers.get(own.name))
+    assert set(told.operations.values()) <= set(own.operations.values())
+    if Sort.LOOKUP_ONLY not in own.operations.values():
+        assert (own.window_seconds, own.late, own.in_flight) == (told.window_seconds, told.late, told.in_flight)
+    same = ("compares_payload", "stores_refusals", "stores_errors", "shows")
+    assert [getattr(own, fact) for fact in same] == [getattr(told, fact) for fact in same]
+    for said in (Said.IN_FLIGHT, Said.CHANGED_PAYLOAD, Said.EXISTS):
+        if said in told.codes:
+            assert own.code(said)[0] == told.code(said)[0] and own.code(said)[1] in ("", told.code(said)[1])
