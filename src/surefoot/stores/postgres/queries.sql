@@ -32,6 +32,67 @@ SELECT 1 FROM {schema}.entries WHERE run = %b::bigint AND slot = %b::text AND ki
 -- A commit that changes nothing, but waits for the disks and standbys that a commit has to wait for.
 SELECT {schema}.be_durable(), pg_logical_emit_message(true, 'surefoot', ''::text);
 
+-- name: find_ready
+-- Of each queue the foremost rows that nobody has, and those that slept until now, which this worker can run.
+SELECT r.* FROM unnest(%(queues)b::text[]) AS asked (queue) CROSS JOIN LATERAL (
+    (SELECT run, queue, workflow, version, key, priority, since, due_at, owner FROM {schema}.queue q
+    WHERE q.owner = 0 AND q.due_at = 0 AND q.queue = asked.queue
+    AND (q.workflow, q.version) IN (SELECT * FROM unnest(%(workflows)b::text[], %(versions)b::text[]))
+    ORDER BY q.priority DESC, q.since LIMIT %(limit)b::bigint)
+    UNION ALL
+    (SELECT run, queue, workflow, version, key, priority, since, due_at, owner FROM {schema}.queue q
+    WHERE q.owner = 0 AND q.due_at > 0 AND q.due_at <= %(now)b::double precision AND q.queue = asked.queue
+    AND (q.workflow, q.version) IN (SELECT * FROM unnest(%(workflows)b::text[], %(versions)b::text[]))
+    ORDER BY q.due_at LIMIT %(limit)b::bigint)) AS r;
+
+-- name: find_ready_of_keys
+-- Of a queue the foremost rows of the next keys behind this one, so that one busy key cannot hide the others.
+WITH RECURSIVE behind (key, place) AS (
+    (SELECT q.key, 1 FROM {schema}.queue q WHERE q.owner = 0 AND q.due_at = 0 AND q.key <> ''
+    AND q.queue = %(queue)b::text AND q.key > %(last)b::text ORDER BY q.key LIMIT 1)
+    UNION ALL
+    SELECT (SELECT q.key FROM {schema}.queue q WHERE q.owner = 0 AND q.due_at = 0 AND q.key <> ''
+        AND q.queue = %(queue)b::text AND q.key > behind.key ORDER BY q.key LIMIT 1), behind.place + 1
+    FROM behind WHERE behind.key IS NOT NULL AND behind.place < %(keys)b::integer)
+SELECT r.* FROM behind CROSS JOIN LATERAL (
+    SELECT run, queue, workflow, version, key, priority, since, due_at, owner FROM {schema}.queue q
+    WHERE q.owner = 0 AND q.due_at = 0 AND q.key <> '' AND q.queue = %(queue)b::text AND q.key = behind.key
+    AND (q.workflow, q.version) IN (SELECT * FROM unnest(%(workflows)b::text[], %(versions)b::text[]))
+    ORDER BY q.since LIMIT %(limit)b::bigint) AS r;
+
+-- name: find_taken
+-- Rows of these queues that somebody has.
+SELECT run, queue, workflow, version, key, priority, since, due_at, owner FROM {schema}.queue
+WHERE owner <> 0 AND queue = ANY (%b::text[]);
+
+-- name: next_due
+-- When the earliest sleeping row is due that this worker could take.
+SELECT min(r.due_at) FROM unnest(%(queues)b::text[]) AS asked (queue) CROSS JOIN LATERAL (
+    SELECT q.due_at FROM {schema}.queue q WHERE q.owner = 0 AND q.due_at > 0 AND q.queue = asked.queue
+    AND (q.workflow, q.version) IN (SELECT * FROM unnest(%(workflows)b::text[], %(versions)b::text[]))
+    ORDER BY q.due_at LIMIT 1) AS r;
+
+-- name: backlog
+-- Queue rows, oldest first.
+SELECT run, queue, workflow, version, key, priority, since, due_at, owner FROM {schema}.queue
+ORDER BY since, run LIMIT %b::bigint;
+
+-- name: load_queue
+-- One queue that has limits, and how often runs were taken from it.
+SELECT record, digest, changes FROM {schema}.queues WHERE name = %b::text;
+
+-- name: find_queues
+-- All queues that have limits.
+SELECT record, digest FROM {schema}.queues ORDER BY name;
+
+-- name: load_mail
+-- All messages to a run, in order.
+SELECT record, digest FROM {schema}.mail WHERE run = %b::text ORDER BY number;
+
+-- name: find_owners
+-- Processes that work here, or died here.
+SELECT id, record, digest FROM {schema}.owners ORDER BY id;
+
 -- name: read_run
 -- A run's record (as seq -1), then its entries in order: one statement, so one snapshot.
 SELECT -1 AS seq, 0::smallint, '', ''::bytea, ''::bytea, record, 0::bigint, 0, digest
@@ -131,7 +192,9 @@ SELECT coalesce(max(number), 0) FROM {schema}.migrations;
 SELECT bool_and(has_table_privilege(('{schema}.' || name)::regclass, rights))
 FROM (VALUES ('runs', 'SELECT'), ('runs', 'INSERT'), ('runs', 'UPDATE'), ('entries', 'SELECT'), ('entries', 'INSERT'),
     ('effects', 'SELECT'), ('effects', 'INSERT'), ('effects', 'UPDATE'), ('blobs', 'SELECT'), ('blobs', 'INSERT'),
-    ('owners', 'SELECT'), ('owners', 'INSERT'), ('owners', 'UPDATE')) AS needed (name, rights);
+    ('owners', 'SELECT'), ('owners', 'INSERT'), ('owners', 'UPDATE'), ('owners', 'DELETE'), ('mail', 'SELECT'),
+    ('mail', 'INSERT'), ('queue', 'SELECT'), ('queue', 'INSERT'), ('queue', 'UPDATE'), ('queue', 'DELETE'),
+    ('queues', 'SELECT'), ('queues', 'INSERT'), ('queues', 'UPDATE')) AS needed (name, rights);
 
 -- name: begin
 -- For migrations only: a worker's writes are single statements.

@@ -7,7 +7,8 @@ from typing import Any
 from ...core.journal import Entry
 from ..base import Overlay
 from ..records import sealed
-from .sight import SeenRun, Sight
+from .desk import columns_of
+from .sight import SeenRun, Sight, changes_records
 
 # What each argument of `save` is, in the order of the function's own list.
 TYPES = {
@@ -17,6 +18,8 @@ TYPES = {
     "seen_effect_digests": "bytea",
     "seen_owners": "bigint",
     "seen_owner_digests": "bytea",
+    "seen_queues": "text",
+    "seen_queue_changes": "bigint",
     "changed_runs": "bigint",
     "changed_run_statuses": "text",
     "changed_run_records": "bytea",
@@ -40,6 +43,25 @@ TYPES = {
     "saved_owners_marked": "boolean",
     "saved_owner_records": "bytea",
     "saved_owner_digests": "bytea",
+    "dropped_owners": "bigint",
+    "row_runs": "text",
+    "row_queues": "text",
+    "row_workflows": "text",
+    "row_versions": "text",
+    "row_keys": "text",
+    "row_priorities": "bigint",
+    "row_sinces": "double precision",
+    "row_due_ats": "double precision",
+    "row_owners": "bigint",
+    "gone_rows": "text",
+    "saved_queues": "text",
+    "saved_queue_records": "bytea",
+    "saved_queue_digests": "bytea",
+    "mail_runs": "text",
+    "mail_numbers": "bigint",
+    "mail_ids": "text",
+    "mail_records": "bytea",
+    "mail_digests": "bytea",
     "blob_hashes": "bytea",
     "blob_contents": "bytea",
     "entry_runs": "bigint",
@@ -57,6 +79,7 @@ GROUPS = {
     "seen_run": ("seen_runs", "seen_run_digests"),
     "seen_effect": ("seen_effects", "seen_effect_digests"),
     "seen_owner": ("seen_owners", "seen_owner_digests"),
+    "seen_queue": ("seen_queues", "seen_queue_changes"),
     "changed_run": ("changed_runs", "changed_run_statuses", "changed_run_records", "changed_run_digests"),
     "new_run": ("new_runs", "new_run_statuses", "new_run_created_ats", "new_run_records", "new_run_digests"),
     "changed_effect": (
@@ -67,6 +90,14 @@ GROUPS = {
         *("new_effect_records", "new_effect_digests"),
     ),
     "saved_owner": ("saved_owners", "saved_owners_marked", "saved_owner_records", "saved_owner_digests"),
+    "dropped_owner": ("dropped_owners",),
+    "queue_row": (
+        *("row_runs", "row_queues", "row_workflows", "row_versions", "row_keys", "row_priorities"),
+        *("row_sinces", "row_due_ats", "row_owners"),
+    ),
+    "gone_row": ("gone_rows",),
+    "saved_queue": ("saved_queues", "saved_queue_records", "saved_queue_digests"),
+    "mail": ("mail_runs", "mail_numbers", "mail_ids", "mail_records", "mail_digests"),
     "blob": ("blob_hashes", "blob_contents"),
     "entry": (
         *("entry_runs", "entry_seqs", "entry_kinds", "entry_attempts", "entry_at_ms", "entry_slots"),
@@ -106,6 +137,7 @@ class Saving:
         for owner_id, owner in overlay.owners.items():
             content, digest = self._sealed(f"owner {owner_id}", owner)
             self._add("saved_owner", (owner_id, owner_id in marked, content, digest))
+        self._put_desk(overlay)
         for blob in overlay.blobs.items():
             self._add("blob", blob)
         places = {name: -place for place, name in enumerate(self.new_runs, 1)}
@@ -130,6 +162,8 @@ class Saving:
                 self._add("seen_effect", (key, effect.digest))
         for seen in sight.owner_digests.items():
             self._add("seen_owner", seen)
+        for seen in sight.queue_changes.items():
+            self._add("seen_queue", seen)
 
     def _put_runs(self, sight: Sight, overlay: Overlay) -> None:
         for run_id, run in overlay.runs.items():
@@ -148,6 +182,19 @@ class Saving:
                 self._add("new_effect", (key, effect.run, str(effect.status), effect.created_at, content, digest))
             else:
                 self._add("changed_effect", (key, str(effect.status), content, digest))
+
+    def _put_desk(self, overlay: Overlay) -> None:
+        rows, gone = overlay.queue_rows()
+        for row in rows:
+            self._add("queue_row", columns_of(row))
+        for run_id in gone:
+            self._add("gone_row", (run_id,))
+        for queue in overlay.queues.values():
+            self._add("saved_queue", (queue.name, *map(bytes, sealed(queue))))
+        for mail in overlay.letters:
+            self._add("mail", (mail.run_id, mail.number, mail.id, *map(bytes, sealed(mail))))
+        for owner_id in overlay.dropped:
+            self._add("dropped_owner", (owner_id,))
 
     def groups(self) -> frozenset[str]:
         """Which arguments it needs."""
@@ -170,9 +217,9 @@ def save_statement(template: str, groups: frozenset[str]) -> str:
 
 def lone_entry(sight: Sight, overlay: Overlay) -> tuple[SeenRun, Entry] | None:
     """The run and the entry, if all that this batch does is one entry of one run; the most frequent batch of all."""
-    if len(overlay.entries) != 1 or overlay.runs or overlay.effects or overlay.owners or overlay.blobs:
+    if len(overlay.entries) != 1 or changes_records(overlay):
         return None
     run_id, entry = overlay.entries[0]
     seen = sight.seen_run(run_id)
-    alone = len(sight.runs) == 1 and not sight.effects and not sight.owner_digests
+    alone = len(sight.runs) == 1 and not sight.effects and not sight.owner_digests and not sight.queue_changes
     return (seen, entry) if seen is not None and alone else None

@@ -31,7 +31,7 @@ def check_schema(link: Link, queries: dict[str, str]) -> None:
     if not link.rows(queries["may_write"])[0][0]:
         raise StoreRefused(
             f"{link.address.shown}: this role may not read and write all of the store's tables; grant it SELECT, "
-            "INSERT and UPDATE on all tables of the schema, or use the role that made them"
+            "INSERT, UPDATE and DELETE on all tables of the schema, or use the role that made them"
         )
 
 

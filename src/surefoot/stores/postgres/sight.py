@@ -7,22 +7,23 @@ stale owner, or a message that arrives late or twice changes nothing. So a batch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from ...core.dispatch import Queue, Ready, Served
 from ...core.effect import Effect
 from ...core.journal import Head, first_head
 from ...core.lease import Owner
+from ...core.mail import Mail
 from ...core.run import Run, RunStatus
 from ...core.writes import Join, StartRun, TakeEffect, Write
 from ..base import Overlay
-from ..records import open_effect, open_owner, open_run
+from ..records import open_effect, open_mail, open_owner, open_queue, open_run
+from .desk import Read, ready_rows, row_of
 
 REMEMBERED_MAX = 20_000
-Read = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
-"""(query, list of names) -> rows."""
 
 
 class SeenRun(msgspec.Struct, frozen=True, gc=False):
@@ -49,10 +50,13 @@ class Memory:
         self.runs: dict[str, SeenRun] = {}
         self.effects: dict[str, SeenEffect] = {}
         self.owners: dict[int, bytes] = {}
+        self.last_keys: dict[str, str] = {}
 
     def forget(self) -> None:
         """From now on everything is read first."""
-        self.__init__()
+        self.runs.clear()
+        self.effects.clear()
+        self.owners.clear()
 
     def tidy(self) -> None:
         """Keep it small."""
@@ -71,6 +75,8 @@ class Sight:
         self.effects: dict[str, SeenEffect | None] = {}
         self.owners: dict[int, Owner | None] = {}
         self.owner_digests: dict[int, bytes] = {}
+        self.queue_changes: dict[str, int] = {}
+        self._at_hand: dict[str, SeenRun] = {}
 
     def prepare(self, writes: Sequence[Write]) -> None:
         """Guess, or read in as few queries as possible, what these writes will ask for."""
@@ -112,17 +118,23 @@ class Sight:
             if name in self.runs:
                 continue
             known = None if self._fresh else self._memory.runs.get(name)
-            if known is None:
+            if name in self._at_hand:
+                self.runs[name] = self._at_hand[name]
+            elif known is None:
                 missing.append(name)
             else:
                 self.runs[name] = known
                 self.guessed = True
-        if not missing:
-            return
-        self.runs.update(dict.fromkeys(missing))
-        for name, num, content, digest, status, seq, link in self._read("load_runs", missing):
+        if missing:
+            found = self._fetch_runs(missing)
+            self.runs.update({name: found.get(name) for name in missing})
+
+    def _fetch_runs(self, names: list[str]) -> dict[str, SeenRun]:
+        found: dict[str, SeenRun] = {}
+        for name, num, content, digest, status, seq, link in self._read("load_runs", (names,)):
             head = first_head(name) if seq is None else Head(seq + 1, link)
-            self.runs[name] = SeenRun(num, open_run(name, content, digest, status), digest, head)
+            found[name] = SeenRun(num, open_run(name, content, digest, status), digest, head)
+        return found
 
     def _look_up_effects(self, keys: Iterable[str]) -> None:
         missing: list[str] = []
@@ -138,7 +150,7 @@ class Sight:
         if not missing:
             return
         self.effects.update(dict.fromkeys(missing))
-        for key, content, digest, status in self._read("load_effects", missing):
+        for key, content, digest, status in self._read("load_effects", (missing,)):
             self.effects[key] = SeenEffect(open_effect(key, content, digest, status), digest)
 
     def _look_up_owners(self, owner_ids: Iterable[int]) -> None:
@@ -146,7 +158,7 @@ class Sight:
         if not missing:
             return
         self.owners.update(dict.fromkeys(missing))
-        for owner_id, content, digest in self._read("load_owners", missing):
+        for owner_id, content, digest in self._read("load_owners", (missing,)):
             self.owners[owner_id] = open_owner(owner_id, content, digest)
             self.owner_digests[owner_id] = digest
 
@@ -185,16 +197,47 @@ class Sight:
         seen = self.seen_run(run_id)
         return seen is not None and bool(self._read("has_entry", (seen.num, slot, kind)))
 
+    # --- queues and mail: never guessed ------------------------------------------------------------------------------
+
+    def load_ready(self, served: Served, now: float, limit: int) -> list[Ready]:
+        """Rows that nobody has; their runs are read along, and count as seen once they are asked for."""
+        rows = ready_rows(self._read, served, now, limit, self._memory.last_keys)
+        names = [row.run_id for row in rows if row.run_id not in self.runs]
+        if names:
+            self._at_hand.update(self._fetch_runs(names))
+        return rows
+
+    def load_taken(self, queues: tuple[str, ...]) -> list[Ready]:
+        """Rows that somebody has."""
+        return [row_of(row) for row in self._read("find_taken", (list(queues),))]
+
+    def load_queue(self, name: str) -> Queue | None:
+        """One queue that has limits; of two batches that saw the same, the database lets one save."""
+        for content, digest, changes in self._read("load_queue", (name,)):
+            self.queue_changes[name] = changes
+            return open_queue(content, digest)
+        return None
+
+    def load_mail(self, run_id: str) -> list[Mail]:
+        """All messages to a run; a new one changes the run's record too."""
+        return [open_mail(run_id, *row) for row in self._read("load_mail", (run_id,))]
+
     # --- afterwards -------------------------------------------------------------------------------------------------
 
     def rests_on_guesses(self, overlay: Overlay) -> bool:
         """True if something was supposed that the save of this overlay would not prove."""
         if not self.guessed:
             return False
-        if not (overlay.runs or overlay.effects or overlay.owners or overlay.entries or overlay.blobs):
+        if not (overlay.entries or changes_records(overlay)):
             return True
         supposed = [key for key, seen in self.effects.items() if seen is None and key not in overlay.effects]
         return bool(supposed) or any(seen is None and name not in overlay.runs for name, seen in self.runs.items())
+
+
+def changes_records(overlay: Overlay) -> bool:
+    """True if a batch has put anything but entries."""
+    records = overlay.runs or overlay.effects or overlay.owners or overlay.blobs
+    return bool(records or overlay.queues or overlay.letters or overlay.dropped)
 
 
 def remember(memory: Memory, sight: Sight, overlay: Overlay, nums: dict[str, int], digests: dict[str, bytes]) -> None:
@@ -216,6 +259,8 @@ def remember(memory: Memory, sight: Sight, overlay: Overlay, nums: dict[str, int
             memory.effects[key] = SeenEffect(effect, digests[key])
         elif seen is not None:
             memory.effects[key] = seen
+    for owner_id in overlay.dropped:
+        memory.owners.pop(owner_id, None)
     for owner_id in overlay.owners:
         memory.owners[owner_id] = digests[f"owner {owner_id}"]
     memory.tidy()

@@ -36,11 +36,12 @@ from .connection import (
     read_promise,
     refused,
 )
+from .desk import PostgresBoard
 from .place import read_url
 from .presence import Presence
 from .saving import Saving, decode_text, entry_row, lone_entry, save_statement
 from .schema import check_schema
-from .sight import Memory, Sight, remember
+from .sight import Memory, Sight, changes_records, remember
 
 R = TypeVar("R", Run, Effect)
 ATTEMPTS_MAX = 40
@@ -73,6 +74,7 @@ class PostgresStore:
         except BaseException:
             self._writer.drop()
             raise
+        self.board = PostgresBoard(self._rows_of)
         presence = Link(self._address, self._closing)
         self._presence = Presence(presence, self._queries, pooled=self.promise.pooled)
         for loss in self.promise.losses():
@@ -135,7 +137,7 @@ class PostgresStore:
             raise
         if sight.rests_on_guesses(overlay):
             return None
-        if not (overlay.runs or overlay.effects or overlay.owners or overlay.entries or overlay.blobs):
+        if not (overlay.entries or changes_records(overlay)):
             if again:
                 self._send(self._queries["settle"], ())
             remember(self._memory, sight, overlay, {}, {})
@@ -190,9 +192,8 @@ class PostgresStore:
             raise CommitUnknown(f"{self._address.shown} warned at commit: {warning}")
         return value
 
-    def _read_to_decide(self, query: str, names: Sequence[Any]) -> Rows:
+    def _read_to_decide(self, query: str, parameters: Any) -> Rows:
         """Rows that a decision rests on; read again through another connection if this one breaks."""
-        parameters = tuple(names) if query == "has_entry" else (list(names),)
         return self._read(self._writer, query, parameters)
 
     # --- reading ----------------------------------------------------------------------------------------------------

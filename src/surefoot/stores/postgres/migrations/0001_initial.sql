@@ -68,6 +68,45 @@ CREATE TABLE {schema}.owners (
     digest bytea NOT NULL CHECK (length(digest) = 16)
 );
 
+-- One row a run that a worker could take, now (due_at = 0) or later (owner = 0), or has taken from a queue.
+CREATE TABLE {schema}.queue (
+    run text COLLATE "C" PRIMARY KEY,
+    queue text COLLATE "C" NOT NULL,
+    workflow text COLLATE "C" NOT NULL,
+    version text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    priority bigint NOT NULL,
+    since double precision NOT NULL,
+    due_at double precision NOT NULL,
+    owner bigint NOT NULL
+);
+
+CREATE INDEX queue_asleep ON {schema}.queue (queue, due_at) WHERE owner = 0 AND due_at > 0;
+CREATE INDEX queue_ready ON {schema}.queue (queue, priority DESC, since) WHERE owner = 0 AND due_at = 0;
+CREATE INDEX queue_keys ON {schema}.queue (queue, key, since) WHERE owner = 0 AND due_at = 0 AND key <> '';
+CREATE INDEX queue_taken ON {schema}.queue (queue) WHERE owner <> 0;
+CREATE INDEX queue_oldest ON {schema}.queue (since);
+
+-- Queues that have limits. `changes` counts the batches that took runs from it: of two that saw the same, one decides
+-- again.
+CREATE TABLE {schema}.queues (
+    name text COLLATE "C" PRIMARY KEY,
+    changes bigint NOT NULL DEFAULT 0,
+    record bytea NOT NULL,
+    digest bytea NOT NULL CHECK (length(digest) = 16)
+);
+
+-- Signals and decisions, kept until the run is gone; never changed.
+CREATE TABLE {schema}.mail (
+    run text COLLATE "C" NOT NULL,
+    number bigint NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    record bytea NOT NULL,
+    digest bytea NOT NULL CHECK (length(digest) = 16),
+    PRIMARY KEY (run, number),
+    UNIQUE (run, id)
+);
+
 -- Before every write: its commit is durable whatever the server's default is, and it waits for no lock for ever.
 CREATE FUNCTION {schema}.be_durable() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -101,6 +140,7 @@ CREATE FUNCTION {schema}.save(
     seen_runs bigint[] DEFAULT '{}', seen_run_digests bytea[] DEFAULT '{}',
     seen_effects text[] DEFAULT '{}', seen_effect_digests bytea[] DEFAULT '{}',
     seen_owners bigint[] DEFAULT '{}', seen_owner_digests bytea[] DEFAULT '{}',
+    seen_queues text[] DEFAULT '{}', seen_queue_changes bigint[] DEFAULT '{}',
     changed_runs bigint[] DEFAULT '{}', changed_run_statuses text[] DEFAULT '{}',
     changed_run_records bytea[] DEFAULT '{}', changed_run_digests bytea[] DEFAULT '{}',
     new_runs text[] DEFAULT '{}', new_run_statuses text[] DEFAULT '{}',
@@ -113,7 +153,16 @@ CREATE FUNCTION {schema}.save(
     new_effect_records bytea[] DEFAULT '{}', new_effect_digests bytea[] DEFAULT '{}',
     saved_owners bigint[] DEFAULT '{}', saved_owners_marked boolean[] DEFAULT '{}',
     saved_owner_records bytea[] DEFAULT '{}', saved_owner_digests bytea[] DEFAULT '{}',
+    dropped_owners bigint[] DEFAULT '{}',
     blob_hashes bytea[] DEFAULT '{}', blob_contents bytea[] DEFAULT '{}',
+    row_runs text[] DEFAULT '{}', row_queues text[] DEFAULT '{}', row_workflows text[] DEFAULT '{}',
+    row_versions text[] DEFAULT '{}', row_keys text[] DEFAULT '{}', row_priorities bigint[] DEFAULT '{}',
+    row_sinces double precision[] DEFAULT '{}', row_due_ats double precision[] DEFAULT '{}',
+    row_owners bigint[] DEFAULT '{}', gone_rows text[] DEFAULT '{}',
+    saved_queues text[] DEFAULT '{}', saved_queue_records bytea[] DEFAULT '{}',
+    saved_queue_digests bytea[] DEFAULT '{}',
+    mail_runs text[] DEFAULT '{}', mail_numbers bigint[] DEFAULT '{}', mail_ids text[] DEFAULT '{}',
+    mail_records bytea[] DEFAULT '{}', mail_digests bytea[] DEFAULT '{}',
     entry_runs bigint[] DEFAULT '{}', entry_seqs integer[] DEFAULT '{}', entry_kinds smallint[] DEFAULT '{}',
     entry_attempts integer[] DEFAULT '{}', entry_at_ms bigint[] DEFAULT '{}', entry_slots text[] DEFAULT '{}',
     entry_args_digests bytea[] DEFAULT '{}', entry_previews bytea[] DEFAULT '{}',
@@ -147,6 +196,15 @@ BEGIN
         IF as_seen <> cardinality(seen_owners) THEN
             RETURN NULL;
         END IF;
+    END IF;
+    IF cardinality(seen_queues) > 0 THEN
+        SELECT count(*) INTO as_seen FROM (
+            SELECT FROM {schema}.queues q JOIN unnest(seen_queues, seen_queue_changes) AS s (name, changes)
+            ON q.name = s.name AND q.changes = s.changes ORDER BY q.name FOR UPDATE OF q) AS held;
+        IF as_seen <> cardinality(seen_queues) THEN
+            RETURN NULL;
+        END IF;
+        UPDATE {schema}.queues q SET changes = changes + 1 WHERE q.name = ANY (seen_queues);
     END IF;
     IF cardinality(changed_runs) > 0 THEN
         UPDATE {schema}.runs r SET status = c.status, record = c.record, digest = c.digest
@@ -183,6 +241,31 @@ BEGIN
         SELECT s.id, s.marked, s.record, s.digest
         FROM unnest(saved_owners, saved_owners_marked, saved_owner_records, saved_owner_digests)
             AS s (id, marked, record, digest) WHERE s.id <> ALL (seen_owners);
+    END IF;
+    DELETE FROM {schema}.owners o WHERE o.id = ANY (dropped_owners);
+    IF cardinality(row_runs) > 0 THEN
+        INSERT INTO {schema}.queue (run, queue, workflow, version, key, priority, since, due_at, owner)
+        SELECT * FROM unnest(row_runs, row_queues, row_workflows, row_versions, row_keys, row_priorities,
+            row_sinces, row_due_ats, row_owners)
+        ON CONFLICT (run) DO UPDATE SET queue = excluded.queue, workflow = excluded.workflow,
+            version = excluded.version, key = excluded.key, priority = excluded.priority, since = excluded.since,
+            due_at = excluded.due_at, owner = excluded.owner;
+    END IF;
+    IF cardinality(gone_rows) > 0 THEN
+        DELETE FROM {schema}.queue q WHERE q.run = ANY (gone_rows);
+    END IF;
+    IF cardinality(saved_queues) > 0 THEN
+        UPDATE {schema}.queues q SET record = s.record, digest = s.digest
+        FROM unnest(saved_queues, saved_queue_records, saved_queue_digests) AS s (name, record, digest)
+        WHERE q.name = s.name AND s.name = ANY (seen_queues);
+        INSERT INTO {schema}.queues (name, record, digest)
+        SELECT s.name, s.record, s.digest
+        FROM unnest(saved_queues, saved_queue_records, saved_queue_digests) AS s (name, record, digest)
+        WHERE s.name <> ALL (seen_queues);
+    END IF;
+    IF cardinality(mail_runs) > 0 THEN
+        INSERT INTO {schema}.mail (run, number, id, record, digest)
+        SELECT * FROM unnest(mail_runs, mail_numbers, mail_ids, mail_records, mail_digests);
     END IF;
     IF cardinality(blob_hashes) > 0 THEN
         INSERT INTO {schema}.blobs (hash, content)

@@ -1,0 +1,89 @@
+"""Queue rows and mail: read by workers at any time, and by a batch that is being decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core.dispatch import Queue, Ready, Served
+from ...core.lease import Owner
+from ...core.mail import Mail
+from ..records import open_mail, open_owner, open_queue
+
+KEYS_MAX = 64
+Read = Callable[[str, Any], list[tuple[Any, ...]]]
+"""(query, parameters) -> rows."""
+
+
+def columns_of(row: Ready) -> tuple[Any, ...]:
+    """A queue row's columns, in the order of the table."""
+    return row.run_id, row.queue, row.workflow, row.version, row.key, row.priority, row.since, row.due_at, row.owner
+
+
+def row_of(columns: tuple[Any, ...]) -> Ready:
+    """The same row again."""
+    run_id, queue, workflow, version, key, priority, since, due_at, owner = columns
+    return Ready(
+        run_id=run_id,
+        queue=queue,
+        workflow=workflow,
+        version=version,
+        key=key,
+        priority=priority,
+        since=since,
+        due_at=due_at,
+        owner=owner,
+    )
+
+
+def _held(served: Served) -> dict[str, Any]:
+    return {
+        "workflows": [name for name, _ in served.workflows],
+        "versions": [version for _, version in served.workflows],
+    }
+
+
+def ready_rows(read: Read, served: Served, now: float, limit: int, last_keys: dict[str, str]) -> list[Ready]:
+    """Ready rows: the foremost of each queue, and some of each key, so that one busy key cannot hide the others.
+
+    `last_keys` remembers where the last look at a queue's keys ended; the next one goes on from there.
+    """
+    held = _held(served)
+    asked = {"queues": list(served.queues), "limit": limit, "now": now, **held}
+    found = {row[0]: row_of(row) for row in read("find_ready", asked)}
+    for queue in served.queues:
+        if sum(row.queue == queue for row in found.values()) < limit:
+            continue
+        last = last_keys.get(queue, "")
+        behind = read("find_ready_of_keys", {"queue": queue, "last": last, "keys": KEYS_MAX, "limit": limit, **held})
+        last_keys[queue] = max((row[4] for row in behind), default="")
+        found.update((row[0], row_of(row)) for row in behind)
+    return list(found.values())
+
+
+class PostgresBoard:
+    """What workers and `doctor` read; see `stores.base.Board`."""
+
+    def __init__(self, read: Read) -> None:
+        """`read` answers a named query on the reading connection."""
+        self._read = read
+
+    def next_due(self, served: Served) -> float | None:
+        """When the earliest run that this worker could take is due."""
+        return self._read("next_due", {"queues": list(served.queues), **_held(served)})[0][0]
+
+    def backlog(self, *, limit: int = 1000) -> list[Ready]:
+        """Queue rows, oldest first."""
+        return [row_of(row) for row in self._read("backlog", (limit,))]
+
+    def read_mail(self, run_id: str) -> list[Mail]:
+        """All messages to a run, in order."""
+        return [open_mail(run_id, *row) for row in self._read("load_mail", (run_id,))]
+
+    def find_owners(self) -> list[Owner]:
+        """Processes that work here, or died here and left runs."""
+        return [open_owner(*row) for row in self._read("find_owners", ())]
+
+    def find_queues(self) -> list[Queue]:
+        """Queues that have limits."""
+        return [open_queue(*row) for row in self._read("find_queues", ())]
