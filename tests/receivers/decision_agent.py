@@ -22,6 +22,7 @@ from surefoot import Disagreement, Exists, Refused, RunWaiting, Several, Surefoo
 from surefoot.core.commands import Look, SendEffect
 from surefoot.core.contract import Contract, Meaning
 from surefoot.core.effect import Do, Event, Evidence, Status
+from surefoot.core.perform import sent_key_of
 from surefoot.core.writes import DecideEffect, Verdict
 from surefoot.testing.twins import SharedClock
 
@@ -205,17 +206,21 @@ def decide(surefoot: Surefoot, do: Do) -> None:
 def live_plainly(say: Say, told: dict[str, Any]) -> None:
     """The same errand without Surefoot: a new key each life, and one plain retry, as most agents are written."""
     job = msgspec.convert(told, Job)
-    key = os.urandom(16).hex()
-    key = f"{key[:8]}-{key[8:12]}-4{key[13:16]}-8{key[17:20]}-{key[20:]}"
-    body: dict[str, Any] = {"name": job.order, "text": job.text, "marker": key}
-    headers = {job.key_name: key} if job.key_place == "header" else {}
-    if job.secret or job.key_place in ("body", "property", "object"):
-        body[job.key_name] = job.secret or key
+    key = sent_key_of(job.contract, os.urandom(16).hex(), time.time())
     say("ready")
     for _ in range(2):
-        say(f"sending {key}")
         try:
-            say(f"result {call(job.port, 'POST', f'/{job.operation}', body, headers)['id']}")
+            draft = call(job.port, "POST", f"/{job.operation}", {"text": job.text})["id"] if job.prepare else ""
+            say(f"sending {key}")
+            body: dict[str, Any] = {"name": job.order, "text": job.text}
+            if job.marker:
+                body["marker"] = job.marker
+            if job.secret or draft or job.key_place in ("body", "property", "object"):
+                body[job.key_name] = job.secret or draft or key
+            headers = {job.key_name: key} if job.key_place == "header" else {}
+            at_path = f"/{key}" if job.key_place == "path" else ""
+            say(f"result {call(job.port, 'POST', f'/{job.operation}{at_path}', body, headers)['id']}")
             return
         except (Answered, OSError) as error:
             say(f"failed {error}")
+    say("refused")

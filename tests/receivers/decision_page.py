@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from surefoot import receivers
-from surefoot.receivers.model import CLASSES
 from surefoot.testing.forkserver import ForkServer
+from surefoot.testing.twins import Sort
 
 from .decision_stage import AGENT, perform_all
 from .decision_table import (
@@ -48,7 +48,7 @@ def table() -> str:
     columns = [column for column in Column if column is not Column.NOT_SENT]
     head = ["class", "receiver", *columns]
     lines = [" | ".join(head), " | ".join("---" for _ in head)]
-    for row in sorted(ROWS, key=lambda row: list(CLASSES).index(receivers.get(row.receiver).class_)):
+    for row in sorted(ROWS, key=lambda row: list(Sort).index(Sort(receivers.get(row.receiver).class_))):
         fields = [receivers.get(row.receiver).class_, f"`{row.receiver}`", *(shown(row, column) for column in columns)]
         lines.append(" | ".join(fields))
     return "\n".join(f"| {line} |" for line in lines)

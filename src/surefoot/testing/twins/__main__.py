@@ -15,15 +15,16 @@ from .twin import Twin
 def main(arguments: list[str]) -> int:
     """Serve one receiver until standard input closes; 2 for arguments that say no receiver."""
     if not 1 <= len(arguments) <= 2:
-        print("usage: python -m surefoot.testing.twins RECEIVER [LEDGER]", file=sys.stderr)
+        sys.stderr.write("usage: python -m surefoot.testing.twins RECEIVER [LEDGER]\n")
         return 2
     try:
         receiver = get(arguments[0])
     except UsageError as error:
-        print(error, file=sys.stderr)
+        sys.stderr.write(f"{error}\n")
         return 2
     with Twin.of(receiver, arguments[1] if len(arguments) == 2 else None) as twin:
-        print(twin.url, flush=True)
+        sys.stdout.write(f"{twin.url}\n")
+        sys.stdout.flush()
         sys.stdin.read()
     return 0
 
