@@ -40,20 +40,21 @@ def row(name: str) -> str:
     """One line of the table."""
     library, _ = CALLS[name]
     package = name.split()[0].split(".")[0]
-    found = "" if package == "urllib" else f" {version(package)}"
+    found = "Python" if package == "urllib" else version(package)
     helper = an_attempt().options(library) if library else {}
     default = [count(name, {}, fault) for fault in FAULTS]
-    ours = [count(name, helper, fault) for fault in FAULTS] if library else ["-"] * len(FAULTS)
+    ours = [count(name, helper, fault) for fault in FAULTS] if library else "-"
     guarded = [count(name, {}, fault, guarded=True) for fault in FAULTS]
     cells = [" ".join(str(number) for number in numbers) for numbers in (default, ours, guarded)]
-    return f"| {name.replace(package, package + found, 1)} | " + " | ".join(cells) + " |"
+    return f"| {name} | {found} | " + " | ".join(cells) + " |"
 
 
 def main() -> None:
     """Print the table."""
     time.sleep = lambda seconds: None
     names = [name for name in CALLS if not sys.argv[1:] or any(part in name for part in sys.argv[1:])]
-    print(f"| call | defaults: {' '.join(FAULTS)} | attempt.options | defaults, guarded |\n| --- | --- | --- | --- |")
+    print(f"| call | version | defaults: {' '.join(FAULTS)} | attempt.options | defaults, in an attempt |")
+    print("|---|---|---|---|---|")
     with ThreadPoolExecutor(4) as pool:
         for line in pool.map(row, names):
             print(line, flush=True)

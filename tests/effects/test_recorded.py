@@ -262,7 +262,7 @@ def test_a_clients_key_and_timeout_are_the_attempts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("library", ["sendgrid", "nonesuch"])
 def test_options_that_cannot_be_given_are_refused_with_a_way_out(library: str) -> None:
-    with pytest.raises(UsageError, match="attempt.timeout"):
+    with pytest.raises(UsageError, match=r"attempt\.timeout"):
         an_attempt().options(library)
 
 

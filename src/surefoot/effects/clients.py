@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ..core.contract import Place
@@ -19,6 +18,13 @@ if TYPE_CHECKING:
     from .attempt import Attempt
 
 CONNECT_SECONDS_MAX = 5.0
+
+
+def is_installed(package: str) -> bool:
+    """True if the package could be imported."""
+    from importlib.util import find_spec
+
+    return find_spec(package) is not None
 
 
 def split_timeout(seconds: float) -> tuple[float, float]:
@@ -58,7 +64,7 @@ def make_client(attempt: Attempt, *, is_async: bool, library: str, options: dict
     """See `Attempt.client` and `Attempt.async_client`."""
     if library not in ("", "httpx", "httpx2"):
         raise UsageError(f"attempt.client(library={library!r}): expected 'httpx' or 'httpx2'")
-    name = library or ("httpx" if find_spec("httpx") or not find_spec("httpx2") else "httpx2")
+    name = library or ("httpx" if is_installed("httpx") or not is_installed("httpx2") else "httpx2")
     module = __import__(name)
     connect, answer = split_timeout(attempt.timeout)
     kind = module.AsyncClient if is_async else module.Client
@@ -73,7 +79,7 @@ def _stripe(attempt: Attempt) -> dict[str, Any]:
     from urllib3.util import Timeout
 
     limit: Any = Timeout(total=attempt.timeout)
-    fallback = stripe.HTTPXClient(timeout=attempt.timeout) if find_spec("httpx") else None
+    fallback = stripe.HTTPXClient(timeout=attempt.timeout) if is_installed("httpx") else None
     client = stripe.RequestsClient(timeout=limit, async_fallback_client=fallback)
     return {"max_network_retries": 0, "http_client": client}
 

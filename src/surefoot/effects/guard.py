@@ -11,7 +11,6 @@ What stops a request is no `Exception`: a library that retries on every exceptio
 
 from __future__ import annotations
 
-import importlib
 import sys
 import threading
 import warnings
@@ -19,14 +18,14 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, cast
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, cast
 
 from ..core.errors import Signal
 from .clients import advice
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
 
 ACTING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 
@@ -165,6 +164,8 @@ def sending_library() -> str:
 
 
 def _hook_http_client(module: Any) -> None:
+    from urllib.parse import urlsplit  # http.client has imported it
+
     connection = module.HTTPConnection
     putrequest, send = connection.putrequest, connection.send
 
@@ -278,11 +279,14 @@ def _hook(name: str, module: ModuleType) -> None:
             )
 
 
-class _Hooking(Loader):
+class _Hooking:
     """Loads a module as its own loader does, and hooks it."""
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Any) -> None:
         self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
@@ -295,7 +299,7 @@ class _Hooking(Loader):
         _hook(module.__name__, module)
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Sees a module of HOOKS being imported after the first attempt began."""
 
     def find_spec(
@@ -307,7 +311,7 @@ class _Finder(MetaPathFinder):
             spec = None if finder is self else finder.find_spec(fullname, path, target)
             if spec is not None:
                 if spec.loader is not None:
-                    spec.loader = _Hooking(spec.loader)
+                    spec.loader = cast("Any", _Hooking(spec.loader))
                 return spec
         return None
 
@@ -322,7 +326,9 @@ def install() -> None:
     with _lock:
         if _finder not in sys.meta_path:
             sys.meta_path.insert(0, _finder)
+    from importlib import import_module
+
     for name in HOOKS:
         if name in sys.modules:
-            _hook(name, importlib.import_module(name))  # waits for another thread that is just importing it
+            _hook(name, import_module(name))  # waits for another thread that is just importing it
     _installed.set()
