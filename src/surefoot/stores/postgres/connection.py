@@ -35,8 +35,13 @@ class Unreachable(NotCommitted):
 
 
 def certainly_not_committed(error: psycopg.Error) -> bool:
-    """True if the server itself said that it rolled back; everything else (a cut, a cancel, a shutdown) is unknown."""
+    """True if it was never sent, or the server itself said that it rolled back.
+
+    Everything else (a cut, a cancel, a shutdown) is unknown.
+    """
     state = error.sqlstate or ""
+    if not state and isinstance(error, psycopg.DataError | psycopg.ProgrammingError):
+        return True  # a value that the driver could not write down
     return state.startswith(CERTAINLY_ROLLED_BACK) and state != COMPLETION_UNKNOWN
 
 
