@@ -338,6 +338,16 @@ def test_a_result_that_json_cannot_hold_takes_the_change_back(shop: Shop) -> Non
     assert shop.left() == 10 and shop.rows() == 0
 
 
+def test_if_the_result_cannot_be_written_the_change_is_taken_back(sqlite_shop: Shop) -> None:
+    with closing(sqlite_shop.connect()) as connection:
+        connection.execute(
+            "CREATE TRIGGER full AFTER UPDATE ON surefoot_inbox BEGIN SELECT RAISE(ABORT, 'no room'); END"
+        )
+        with pytest.raises(sqlite3.IntegrityError, match="no room"):
+            within(connection, lambda call: sqlite_shop.take(connection, 2))
+    assert sqlite_shop.left() == 10 and sqlite_shop.rows() == 0
+
+
 def test_an_open_transaction_is_not_committed_by_once(postgres_shop: Shop) -> None:
     with closing(postgres_shop.connect()) as connection:
         postgres_shop.take(connection, 1)

@@ -62,10 +62,21 @@ def purge_inbox(connection: Any) -> Any:
 
 def _create(wire: Wire) -> Calls[None]:
     yield from wire.begin()
+    yield from create_table(wire)
+    yield from wire.commit()
+
+
+def create_table(wire: Wire) -> Calls[None]:
+    """Create the table in the open transaction, unless it is there."""
+    if wire.dialect is None:
+        yield from wire.execute("create")
+        return
+    if (yield from wire.execute("exists")).rows[0][0]:
+        return
     if wire.dialect is Dialect.POSTGRES:
         yield from wire.execute("lock_creation")
     yield from wire.execute("create")
-    yield from wire.commit()
+    yield from wire.execute("create_index")
 
 
 def _purge(wire: Wire, at: float) -> Calls[int]:

@@ -15,6 +15,7 @@ from ..runtime.clock import SystemClock
 from ..stores.sqlite.connection import PRAGMAS, open_connection
 from ..stores.sqlite.presence import Presence
 from ..stores.sqlite.store import boot_name
+from .once import create_table
 from .wire import Calls, Wire, driver_error, is_locked
 
 POSTGRES_SCHEMES = ("postgresql://", "postgres://")
@@ -95,8 +96,9 @@ class SqlitePlace:
 
     def create(self, wire: Wire) -> Calls[None]:
         """See `Place`. The file is marked as ours in the same transaction."""
-        yield from wire.execute("create")
-        yield lambda: wire.connection.execute(PRAGMAS["set_application_id"])
+        if not (yield from wire.execute("exists")).rows[0][0]:
+            yield from create_table(wire)
+            yield lambda: wire.connection.execute(PRAGMAS["set_application_id"])
 
     def moment(self, wire: Wire) -> Calls[Moment]:
         """See `Place`."""
@@ -137,8 +139,7 @@ class PostgresPlace:
 
     def create(self, wire: Wire) -> Calls[None]:
         """See `Place`."""
-        yield from wire.execute("lock_creation")
-        yield from wire.execute("create")
+        yield from create_table(wire)
 
     def moment(self, wire: Wire) -> Calls[Moment]:
         """See `Place`."""

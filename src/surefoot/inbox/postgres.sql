@@ -2,6 +2,10 @@
 -- Two processes that create the table at the same time would both fail in the catalog.
 SELECT pg_advisory_xact_lock(6013278514023917);
 
+-- name: exists
+-- 1 if the table is there, which somebody without the right to create one may use.
+SELECT count(to_regclass('surefoot_inbox_expiry'));
+
 -- name: find_locked
 -- The row cannot change until this transaction ends.
 SELECT

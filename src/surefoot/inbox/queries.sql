@@ -18,6 +18,14 @@ CREATE TABLE IF NOT EXISTS surefoot_inbox (
     CHECK ((standing = 'answered') = (result IS NOT NULL))
 );
 
+-- name: create_index
+-- Purging looks for what has expired.
+CREATE INDEX IF NOT EXISTS surefoot_inbox_expiry ON surefoot_inbox (expires_at);
+
+-- name: exists
+-- 1 if the table is there, which somebody without the right to create one may use.
+SELECT count(*) FROM sqlite_schema WHERE name = 'surefoot_inbox_expiry';
+
 -- name: begin
 -- SQLite takes its write lock first, so that nothing read in the transaction can be stale.
 BEGIN IMMEDIATE;
