@@ -215,7 +215,7 @@ def live_plainly(say: Say, told: dict[str, Any]) -> None:
             body: dict[str, Any] = {"name": job.order, "text": job.text}
             if job.marker:
                 body["marker"] = job.marker
-            if job.secret or draft or job.key_place in ("body", "property", "object"):
+            if job.secret or draft or job.key_place == "object" or job.contract.place in ("body", "property"):
                 body[job.key_name] = job.secret or draft or key
             headers = {job.key_name: key} if job.key_place == "header" else {}
             at_path = f"/{key}" if job.key_place == "path" else ""

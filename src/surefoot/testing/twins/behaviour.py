@@ -154,6 +154,9 @@ class Behaviour:
         """Raises UsageError for what no receiver can be."""
         if not self.operations:
             raise UsageError(f"the behaviour of {self.name!r} needs an operation; give operations={{'create': ...}}")
+        for operation, sort in self.operations.items():
+            if sort is Sort.MIXED:
+                raise UsageError(f"{self.name!r} is mixed: say the class of {operation!r} itself")
         if self.shape not in SHAPES:
             raise UsageError(f"unknown key shape {self.shape!r}; expected one of {', '.join(SHAPES)}")
         for what, seconds in (("window_seconds", self.window_seconds), ("lag_seconds", self.lag_seconds)):
