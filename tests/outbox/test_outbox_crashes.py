@@ -111,7 +111,7 @@ def test_several_deliverers_at_once_send_each_row_once(
     connect = make_shop(where)
     names = [f"several-{count}-{where[:4]}-{number}" for number in range(60)]
     put_all(where, [(name, MAILS[("keyed", "lookup", "opaque")[i % 3]]) for i, name in enumerate(names)])
-    store = str(quick_path / "agents.db")
+    store = where if "://" in where else str(quick_path / "agents.db")
     children = [server.start("deliver_all", store, where, receiver.port) for _ in range(count)]
     assert [ended(child) for child in children] == [0] * count
     assert set(states(connect).values()) == {"delivered"}
