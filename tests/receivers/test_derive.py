@@ -196,6 +196,24 @@ def test_a_5xx_after_which_one_has_to_look_first_leaves_the_key_spent() -> None:
     assert receivers.get("stripe.v1").contract.answers.spent == (500,)
 
 
+def test_a_declined_card_and_a_message_to_nowhere_are_refusals() -> None:
+    stripe, slack = (receivers.get(name).contract.answers for name in ("stripe.v1", "slack.chat_post_message"))
+    assert stripe.meaning([402]) == (Meaning.REFUSED, 402)
+    assert stripe.meaning(["card_error", 402]) == (Meaning.REFUSED, "card_error")
+    assert slack.meaning(["channel_not_found", 200]) == (Meaning.REFUSED, "channel_not_found")
+    assert slack.meaning(["internal_error", 200]) is None, "a part of it may have happened"
+    assert slack.meaning(["ratelimited", 429]) == (Meaning.NOT_PROCESSED, "ratelimited")
+
+
+def test_a_number_that_can_be_overtaken_is_not_sent_again_unless_there_is_one_writer() -> None:
+    stream = receivers.get("rabbitmq.stream")
+    assert (stream.contract.kind, stream.contract.absence) == (L, False)
+    alone = stream.with_(setting="one_writer").contract
+    assert (alone.kind, alone.bound, alone.shape) == (R, Bound.FOR_EVER, "sequence")
+    own = receivers.define("acme", class_="monotonic_sequence", stakes="message", key={"place": "body", "name": "n"})
+    assert own.contract.kind is O
+
+
 def test_refusals_count_as_stored_only_where_that_is_documented() -> None:
     for receiver in ONE_CONTRACT:
         if receiver.contract.stores_refusals:

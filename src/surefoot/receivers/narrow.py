@@ -89,10 +89,14 @@ def _usual(facts: Mapping[str, Any]) -> Any:
     proves = any(isinstance(lookup, dict) and "absence" in lookup for lookup in lookups)
     asks = (Do.LOOKUP_THEN_RESEND if proves else Do.LOOKUP_THEN_PARK) if lookups else Do.PARK
     match facts["class"]:
-        case Class.NATURAL_KEY | Class.UPSERT | Class.CONDITIONAL | Class.MONOTONIC_SEQUENCE:
+        case Class.NATURAL_KEY | Class.UPSERT | Class.CONDITIONAL:
             return Action(within=Do.RESEND, past=asks if lookups else Do.RESEND)
         case Class.LOOKUP_ONLY | Class.HEURISTIC_WINDOW | Class.SESSION_SCOPED | Class.TWO_STEP_COMMIT | Class.MIXED:
             return Action(within=Do.LOOKUP_FIRST, past=asks)
+        case Class.MONOTONIC_SEQUENCE:  # a later number makes a resend of an earlier one vanish
+            return Action(
+                within=Do.LOOKUP_THEN_PARK if lookups else Do.PARK, past=asks if not proves else Do.LOOKUP_THEN_PARK
+            )
         case Class.LOOKUP_BY_EVENT:
             return Action(within=Do.WAIT_FOR_EVENT, past=Do.PARK)
         case Class.NONE:
