@@ -8,11 +8,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from surefoot.credentials import TokenContract, strict
 from surefoot.testing.forkserver import ForkServer
 from surefoot.testing.ledger import Line, read_ledger
+from surefoot.testing.oauth import Promise
+from tests.credentials.world import World
 
 AGENT = str(Path(__file__).with_name("agent.py"))
 
@@ -64,3 +68,16 @@ def endpoints(folder: Path) -> Iterator[Callable[..., Endpoint]]:
     yield make
     for endpoint in made:
         endpoint.close()
+
+
+@pytest.fixture
+def worlds() -> Iterator[Callable[..., World]]:
+    made: list[World] = []
+
+    def make(promise: Promise = Promise.STRICT, receiver: TokenContract | None = None, **options: Any) -> World:
+        made.append(World(promise, receiver or strict(), **options))
+        return made[-1]
+
+    yield make
+    for world in made:
+        world.surefoot.close()

@@ -1,91 +1,30 @@
-"""One process: what a credential gives, refuses, and says, under each promise of the provider."""
+"""One process: which token a credential gives, to whom, and with how many exchanges."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from surefoot import Attempt, Surefoot, UsageError, effect, opaque, step, workflow
-from surefoot.core.effect import Status
+from surefoot import Attempt, Surefoot, effect, opaque, step, workflow
 from surefoot.core.flows import POLL_SECONDS
 from surefoot.credentials import (
     Credential,
-    NeedsReconnect,
     NotRefreshed,
     Token,
-    TokenContract,
-    WrongKey,
     family_revocation,
-    grace,
     reusable,
     strict,
 )
 from surefoot.credentials.exchange import outside_any_run
 from surefoot.stores.memory import MemoryStore
-from surefoot.testing.clock import FakeClock
 from surefoot.testing.ledger import Ledger
-from surefoot.testing.oauth import EndpointError, Fault, Promise, TokenEndpoint
-
-KEY, OTHER_KEY = bytes(range(32)), bytes(range(1, 33))
-OPEN = (Status.INTENDED, Status.ATTEMPTED, Status.IN_DOUBT, Status.PARKED)
-
-
-class World:
-    """A token endpoint and a credential, on one clock that the test moves."""
-
-    def __init__(self, promise: Promise, receiver: TokenContract, **options: Any) -> None:
-        self.clock = FakeClock()
-        self.surefoot = Surefoot("memory:", clock=self.clock)
-        self.endpoint = TokenEndpoint(promise, Ledger(), now=self.clock.lease_now, grace_seconds=600.0)
-        first = options.pop("first", self.sign_in("one"))
-        options = {"key": lambda: KEY} | options
-        self.credential = Credential("gmail:acme", refresh=self.exchange, receiver=receiver, **options)
-        if first is not None:
-            self.credential.connect(first)
-
-    def another(self, refresh: Any, **options: Any) -> Credential:
-        """A credential of its own, just connected."""
-        options = {"key": lambda: KEY, "receiver": strict()} | options
-        held = Credential("b", refresh=refresh, **options)
-        held.connect(self.sign_in("two"))
-        return held
-
-    def sign_in(self, name: str) -> Token:
-        return Token.of(self.endpoint.authorize(name))
-
-    def exchange(self, attempt: Attempt, refresh_token: str) -> dict[str, Any]:
-        status, body = self.endpoint.exchange(refresh_token)
-        if status == 0:
-            raise TimeoutError(f"no answer for {refresh_token}")
-        if status >= 400:
-            raise EndpointError(status, body)
-        return body
-
-    def whats(self) -> list[str]:
-        return [line.what for line in self.endpoint.ledger.lines()]
-
-    def open_effects(self) -> list[Any]:
-        return list(self.surefoot.store.find_effects(OPEN))
-
-
-@pytest.fixture
-def worlds() -> Iterator[Callable[..., World]]:
-    made: list[World] = []
-
-    def make(promise: Promise = Promise.STRICT, receiver: TokenContract | None = None, **options: Any) -> World:
-        made.append(World(promise, receiver or strict(), **options))
-        return made[-1]
-
-    yield make
-    for world in made:
-        world.surefoot.close()
-
+from surefoot.testing.oauth import Promise, TokenEndpoint
+from tests.credentials.world import KEY, World
 
 # --- tokens -------------------------------------------------------------------------------------------------------
 
@@ -325,248 +264,3 @@ def test_an_effect_that_gets_no_token_was_not_sent(worlds: Callable[..., World])
 
     outcome: Any = mail.outcome(1)
     assert sent == [] and outcome.reason.startswith("it could not be sent") and world.open_effects() == []
-
-
-# --- lost answers -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fault", [Fault.LOST, Fault.ERROR, Fault.GARBLED, Fault.BUSY])
-@pytest.mark.parametrize("receiver", [strict(), family_revocation()], ids=["strict", "family"])
-def test_an_answer_that_says_nothing_ends_a_strict_family_at_once(
-    worlds: Callable[..., World], receiver: TokenContract, fault: Fault
-) -> None:
-    world = worlds(Promise.FAMILY_REVOCATION, receiver)
-    world.clock.advance(3600)
-    world.endpoint.faults = [fault]
-    for _ in range(2):
-        with pytest.raises(NeedsReconnect, match=r"reconnect\(Token"):
-            world.credential.access_token()
-    assert world.whats() == ([] if fault is Fault.BUSY else ["exchanged"]), "a refresh token was sent again"
-    (parked,) = world.open_effects()
-    assert parked.status is Status.PARKED and world.credential.view().state == "needs_reconnect"
-    world.credential.reconnect(world.sign_in("two"))
-    assert world.open_effects() == [] and world.credential.view().state == "ready"
-    assert world.endpoint.use(world.credential.access_token()) == 200
-
-
-@pytest.mark.parametrize("fault", [Fault.LOST, Fault.ERROR, Fault.GARBLED, Fault.BUSY, Fault.TOO_MANY])
-@pytest.mark.parametrize("promise", [Promise.GRACE, Promise.REUSABLE, Promise.ROTATING])
-def test_an_answer_that_says_nothing_is_asked_for_again_where_that_is_allowed(
-    worlds: Callable[..., World], promise: Promise, fault: Fault
-) -> None:
-    world = worlds(promise, grace(600) if promise is Promise.GRACE else reusable())
-    world.clock.advance(3600)
-    world.endpoint.faults = [fault, fault]
-    assert world.endpoint.use(world.credential.access_token()) == 200
-    assert "revoked" not in world.whats() and world.open_effects() == []
-
-
-def test_only_half_of_the_grace_is_relied_on(worlds: Callable[..., World]) -> None:
-    world = worlds(Promise.GRACE, grace(600), budget=30)
-    world.clock.advance(3600)
-    world.endpoint.faults = [Fault.LOST] * 1000
-    began = world.clock.lease_now()
-
-    def ask_until_told() -> None:
-        while world.clock.lease_now() < began + 400:
-            with pytest.raises(NotRefreshed):
-                world.credential.access_token()
-            world.clock.advance(5)
-
-    with pytest.raises(NeedsReconnect, match="by now"):
-        ask_until_told()
-    last = max(line.at for line in world.endpoint.ledger.lines() if line.what == "exchanged")
-    assert began + 200 < last <= began + 300, "a use outside of half of the window"
-
-
-def test_a_refused_token_needs_a_new_authorization_without_a_doubt(worlds: Callable[..., World]) -> None:
-    world = worlds(Promise.REUSABLE, reusable())
-    world.endpoint.revoke("one")
-    world.clock.advance(3600)
-    for _ in range(2):
-        with pytest.raises(NeedsReconnect, match="invalid_grant"):
-            world.credential.access_token()
-    assert world.whats() == ["refused"] and world.open_effects() == []
-
-
-def test_a_token_that_is_refused_after_a_lost_answer_is_used_up(worlds: Callable[..., World]) -> None:
-    """The grace was not honoured: it is no refusal of the first try, and nothing is sent any more."""
-    world = worlds(Promise.STRICT, grace(600))
-    world.clock.advance(3600)
-    world.endpoint.faults = [Fault.LOST]
-    for _ in range(2):
-        with pytest.raises(NeedsReconnect):
-            world.credential.access_token()
-    assert world.whats() == ["exchanged", "refused"]
-    assert [each.status for each in world.open_effects()] == [Status.PARKED]
-
-
-def test_a_client_that_is_refused_uses_nothing_up(worlds: Callable[..., World]) -> None:
-    world = worlds()
-    world.clock.advance(3600)
-    world.endpoint.faults = [Fault.CLIENT]
-    with pytest.raises(NotRefreshed, match="invalid_client"):
-        world.credential.access_token()
-    assert world.endpoint.use(world.credential.access_token()) == 200 and world.open_effects() == []
-
-
-def test_an_endpoint_that_is_down_is_tried_for_the_budget_and_then_again(worlds: Callable[..., World]) -> None:
-    world, is_up, tries = worlds(first=None), [False], list[float]()
-
-    def refresh(attempt: Attempt, refresh_token: str) -> Any:
-        tries.append(world.clock.now())
-        if not is_up[0]:
-            raise ConnectionRefusedError("nobody listens")
-        return world.exchange(attempt, refresh_token)
-
-    held = world.another(refresh, budget=30)
-    world.clock.advance(3600)
-    for _ in range(2):
-        with pytest.raises(NotRefreshed):
-            held.access_token()
-    assert len(tries) >= 6
-    is_up[0] = True
-    assert world.endpoint.use(held.access_token()) == 200 and world.open_effects() == []
-
-
-def test_a_late_answer_of_a_sender_that_was_given_up_makes_it_whole_again(worlds: Callable[..., World]) -> None:
-    """It stood still past its lease; another process parked its refresh; then it wakes and brings the token."""
-    world, seen = worlds(first=None), list[str]()
-    other = Surefoot(world.surefoot.store, clock=world.clock)
-
-    def refresh(attempt: Attempt, refresh_token: str) -> Any:
-        answer = world.exchange(attempt, refresh_token)
-        if not seen:
-            seen.append("stood still")
-            world.clock.advance(3000)
-            ask_elsewhere(other)
-        return answer
-
-    def ask_elsewhere(surefoot: Surefoot) -> None:
-        def ask() -> None:
-            with outside_any_run(surefoot.engine), pytest.raises(NeedsReconnect):
-                twin.access_token()
-            seen.append("parked")
-
-        thread = threading.Thread(target=ask)
-        thread.start()
-        thread.join()
-
-    held, twin = world.another(refresh), Credential("b", refresh=refresh, receiver=strict(), key=lambda: KEY)
-    with Surefoot(world.surefoot.store, clock=world.clock, lease=5):
-        world.clock.advance(3600)
-        token = held.access_token()
-    assert seen == ["stood still", "parked"]
-    assert world.endpoint.use(token) == 200 and world.whats() == ["exchanged", "served"]
-    other.close()
-
-
-# --- authorizations -----------------------------------------------------------------------------------------------
-
-
-def test_a_credential_that_was_never_connected_says_so(worlds: Callable[..., World]) -> None:
-    world = worlds(first=None)
-    with pytest.raises(NeedsReconnect, match="never connected"):
-        world.credential.access_token()
-    assert world.credential.view().state == "not_connected"
-
-
-def test_the_first_token_in_the_code_counts_only_where_there_is_none(worlds: Callable[..., World]) -> None:
-    world = worlds()
-    world.clock.advance(3600)
-    world.credential.access_token()
-    restarted = Credential(
-        "gmail:acme", refresh=world.exchange, receiver=strict(), key=lambda: KEY, first=world.sign_in("two")
-    )
-    restarted.connect(world.sign_in("three"))
-    assert restarted.access_token() == world.credential.access_token() and world.whats() == ["exchanged"]
-
-
-def test_a_new_authorization_is_used_by_everybody_at_once(worlds: Callable[..., World]) -> None:
-    world = worlds()
-    twin = Credential("gmail:acme", refresh=world.exchange, receiver=strict(), key=lambda: KEY)
-    assert twin.access_token() == world.credential.access_token()
-    fresh = world.sign_in("two")
-    world.credential.reconnect(fresh)
-    world.credential.reconnect(fresh)
-    assert twin.access_token() == fresh.access_token and twin.view().family == 2
-
-
-def test_a_token_that_was_used_up_is_no_new_authorization(worlds: Callable[..., World]) -> None:
-    first = Token(access_token="a", refresh_token="r", expires_in=3600)
-    world = worlds(first=first)
-    world.clock.advance(3600)
-    with pytest.raises(NeedsReconnect):
-        world.credential.access_token()
-    with pytest.raises(UsageError, match="new authorization"):
-        world.credential.reconnect(first)
-
-
-def test_what_is_forgotten_is_given_out_nowhere_and_revoked_once(worlds: Callable[..., World]) -> None:
-    revoked: list[str] = []
-    world = worlds(revoke=lambda attempt, refresh_token: revoked.append(refresh_token))
-    twin = Credential("gmail:acme", refresh=world.exchange, receiver=strict(), key=lambda: KEY)
-    twin.access_token()
-    world.credential.forget()
-    world.credential.forget()
-    assert len(revoked) == 1 and world.credential.view().state == "forgotten"
-    for held in (world.credential, twin):
-        with pytest.raises(NeedsReconnect, match="forgotten"):
-            held.access_token()
-    world.credential.reconnect(world.sign_in("two"))
-    assert world.endpoint.use(twin.access_token()) == 200
-
-
-# --- keys ---------------------------------------------------------------------------------------------------------
-
-
-def test_keys_are_rotated_without_an_interruption(worlds: Callable[..., World]) -> None:
-    world = worlds()
-    world.credential.access_token()
-    old_id = world.credential.view().key_id
-
-    def rotated(*keys: bytes) -> Credential:
-        return Credential("gmail:acme", refresh=world.exchange, receiver=strict(), key=lambda: keys)
-
-    with pytest.raises(WrongKey, match=old_id):
-        rotated(OTHER_KEY).access_token()
-    world.clock.advance(3600)
-    assert world.endpoint.use(rotated(OTHER_KEY, KEY).access_token()) == 200
-    assert rotated(OTHER_KEY).view().key_id != old_id
-    world.clock.advance(3600)
-    assert world.endpoint.use(rotated(OTHER_KEY).access_token()) == 200
-
-
-def test_a_key_that_is_missing_is_found_out_before_anything_is_sent(worlds: Callable[..., World]) -> None:
-    world, keys = worlds(first=None), [KEY]
-    held = world.another(world.exchange, key=lambda: keys)
-    world.clock.advance(3600)
-    keys.clear()
-    with pytest.raises(WrongKey, match="SUREFOOT_SECRET_KEY"):
-        held.access_token()
-    keys.append(OTHER_KEY)
-    with pytest.raises(WrongKey):
-        Credential("b", refresh=world.exchange, receiver=strict(), key=lambda: keys).access_token()
-    assert world.whats() == []
-    keys[:] = [KEY]
-    assert world.endpoint.use(held.access_token()) == 200
-
-
-def test_a_box_opens_only_in_its_own_place(worlds: Callable[..., World], tmp_path: Path) -> None:
-    from surefoot.credentials.sealing import Keys, Place, Sealed
-
-    keys = Keys(lambda: KEY)
-    place = Place("default", "gmail:acme", 1, 2)
-    sealed = keys.sealer()(b"secret", place)
-    assert keys.open(sealed, place) == b"secret"
-    for other in (
-        Place("staging", "gmail:acme", 1, 2),
-        Place("default", "gmail:b", 1, 2),
-        Place("default", "gmail:acme", 2, 2),
-        Place("default", "gmail:acme", 1, 3),
-    ):
-        with pytest.raises(WrongKey, match="does not open"):
-            keys.open(sealed, other)
-    with pytest.raises(WrongKey):
-        keys.open(Sealed(key_id=sealed.key_id, box=sealed.box[:-1] + bytes([sealed.box[-1] ^ 1])), place)
-    assert keys.sealer()(b"secret", place).box != sealed.box
