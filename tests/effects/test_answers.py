@@ -231,13 +231,19 @@ def test_a_status_that_was_handled_before_says_nothing_about_what_broke_later() 
         except NotFound:
             raise TimeoutError("the post was not answered")  # noqa: B904
 
+    def look_then_stumble() -> None:
+        try:
+            raise NotFound
+        except NotFound:
+            raise RuntimeError("nobody knows what was sent by then")  # noqa: B904
+
     def wrap() -> None:
         try:
             raise NotFound
         except NotFound as error:
             raise RuntimeError("could not pay") from error
 
-    for act, kind in ((look_then_post, Says.IN_DOUBT), (wrap, Says.REFUSED)):
+    for act, kind in ((look_then_post, Says.IN_DOUBT), (look_then_stumble, Says.IN_DOUBT), (wrap, Says.REFUSED)):
         with pytest.raises(Exception) as caught:  # noqa: PT011
             act()
         assert classify_error(caught.value, NAMED).kind is kind
