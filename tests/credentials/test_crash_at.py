@@ -37,13 +37,14 @@ COMMANDS_MAX = 60
 class World:
     """One store and one provider, and a process that is started again and again."""
 
-    def __init__(self, promise: str) -> None:
+    def __init__(self, promise: str, *, connected: bool = True) -> None:
         kind, self.receiver = PROMISES[promise]
         self.clock, self.store = FakeClock(), MemoryStore()
         self.endpoint = TokenEndpoint(kind, Ledger(), now=self.clock.lease_now, grace_seconds=600.0)
         self.revoked: list[str] = []
-        with Surefoot(self.store, clock=self.clock):
-            self.credential().connect(Token(refresh_token=self.sign_in("one").refresh_token))
+        self.first = Token(refresh_token=self.sign_in("one").refresh_token)
+        if connected:
+            self.after(lambda held: held.connect(self.first))
 
     def sign_in(self, name: str) -> Token:
         return Token.of(self.endpoint.authorize(name))
@@ -86,11 +87,13 @@ class World:
         return sum(each.status not in TERMINAL for each in self.store.find_effects())
 
 
-def each_death(promise: str, when: str, job: Callable[[World, Credential], object]) -> list[tuple[World, str]]:
+def each_death(
+    promise: str, when: str, job: Callable[[World, Credential], object], *, connected: bool = True
+) -> list[tuple[World, str]]:
     """A world for every command that the job makes, in which it died there."""
     worlds: list[tuple[World, str]] = []
     for number in range(1, COMMANDS_MAX):
-        world = World(promise)
+        world = World(promise, connected=connected)
         struck = world.die_at(number, when, lambda held, world=world: job(world, held))
         if not struck:
             return worlds
@@ -119,6 +122,16 @@ def test_a_refresh_that_dies_anywhere_gives_no_token_that_is_not_good(promise: s
         assert world.open_count() == 0 and not {"revoked", "refused"} & set(world.whats()), place
         assert may_repeat or world.whats().count("exchanged") <= 1, place
     assert may_repeat or parked >= 1
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_first_connection_that_dies_anywhere_is_done_by_its_repeat(when: str) -> None:
+    worlds = each_death("strict", when, lambda world, held: held.connect(world.first), connected=False)
+    assert len(worlds) >= 4
+    for world, struck in worlds:
+        world.after(lambda held, world=world: held.connect(world.first))
+        assert world.endpoint.use(world.after(lambda held: held.access_token())) == 200, f"{when} {struck}"
+        assert world.after(lambda held: held.view().family) == 1 and world.open_count() == 0, f"{when} {struck}"
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

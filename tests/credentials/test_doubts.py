@@ -192,6 +192,19 @@ def test_a_new_authorization_is_used_by_everybody_at_once(worlds: Callable[..., 
     assert twin.access_token() == fresh.access_token and twin.view().family == 2
 
 
+def test_a_new_authorization_during_a_refresh_leaves_no_doubt_of_the_old_one(worlds: Callable[..., World]) -> None:
+    world = worlds(first=None)
+
+    def refresh(attempt: Attempt, refresh_token: str) -> Any:
+        held.reconnect(world.sign_in("three"))
+        raise TimeoutError("the answer was lost")
+
+    held = world.another(refresh)
+    world.clock.advance(3600)
+    assert world.endpoint.use(held.access_token()) == 200
+    assert held.view().family == 2 and world.open_effects() == []
+
+
 def test_a_token_that_was_used_up_is_no_new_authorization(worlds: Callable[..., World]) -> None:
     first = Token(access_token="a", refresh_token="r", expires_in=3600)
     world = worlds(first=first)

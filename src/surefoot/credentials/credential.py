@@ -28,7 +28,7 @@ from .chain import State, state_of
 from .contract import Mode, TokenContract, token_contract
 from .errors import CredentialError, NeedsReconnect, NotRefreshed
 from .exchange import Exchange, Refresh, moment_of, outside_any_run
-from .families import Revoke, connect, forget, reconnect
+from .families import Revoke, close_older, connect_first, forget, reconnect
 from .retire import advise, retire
 from .sealing import Keys, KeySource, keys_from_environment
 from .standing import CredentialView, Reader, Standing
@@ -137,9 +137,7 @@ class Credential:
 
     def connect(self, token: Token) -> None:
         """Begin the first family with `token`; does nothing if there ever was one. Durable when it returns."""
-        reader = self._reader()
-        if not reader.look(opens=False).top:
-            connect(reader, 1, self._checked(token))
+        connect_first(self._reader(), self._checked(token))
 
     def reconnect(self, token: Token) -> None:
         """Begin a new family with the tokens of a new authorization, and close the doubts of the old one.
@@ -208,6 +206,8 @@ class Credential:
             yield standing
             settled = standing.place
             standing = self._look(engine)
+            if standing.family > settled[0]:  # a new authorization came while we were at the old one
+                close_older(Reader(engine, self._keys, self.name), standing.family)
 
     def _check_alive(self, standing: Standing, settled: tuple[int, int] | None) -> None:
         """Raises NeedsReconnect where no refresh can help; a parked one is asked once more, for a late answer."""
@@ -243,8 +243,8 @@ class Credential:
     def _look(self, engine: Engine) -> Standing:
         reader = Reader(engine, self._keys, self.name)
         standing = reader.look(self._seen)
-        if not standing.top and self._first is not None:
-            connect(reader, 1, self._first)
+        if not standing.family and self._first is not None:
+            connect_first(reader, self._first)
             standing = reader.look(standing)
         self._seen = standing
         return standing

@@ -44,6 +44,18 @@ def connect(reader: Reader, family: int, token: Token) -> bool:
     return reader.open(family, 0) == held
 
 
+def connect_first(reader: Reader, token: Token) -> None:
+    """Begin the first family, unless there ever was one; one whose token never arrived is begun again."""
+    standing = reader.look(opens=False)
+    if not standing.family:
+        connect(reader, _free_family(reader, standing.top), token)
+
+
+def _free_family(reader: Reader, top: int) -> int:
+    """The number of the next family: the newest one's, if its token never arrived."""
+    return top if top and reader.head_is_open(top) else top + 1
+
+
 def _head_identity(credential: str, family: int) -> str:
     return identity_of(credential, family, 0)
 
@@ -78,8 +90,7 @@ def reconnect(reader: Reader, contract: TokenContract, token: Token) -> None:
             return
     family = 0
     while not family or not connect(reader, family, token):
-        top = reader.look(opens=False).top
-        family = top if top and reader.head_is_open(top) else top + 1
+        family = _free_family(reader, reader.look(opens=False).top)
     close_older(reader, family)
 
 
