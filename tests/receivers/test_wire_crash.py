@@ -137,11 +137,18 @@ def test_an_answer_that_nobody_can_read_says_nothing(case: Case) -> None:
     assert [found.found for found in case.effects()[0].evidence if found.kind == "answer"] == ["unknown"]
 
 
-@pytest.mark.parametrize("case", [name for name in SERVICES if name not in ("stripe", "slack")], indirect=True)
+@every_service
 def test_a_refusal_in_the_services_own_words_is_one(case: Case) -> None:
     case.twin.next("refused")
     assert case.end(case.start())[0].startswith("refused") and not case.twin.acts()
     assert case.effects()[0].attempts == 1
+
+
+@pytest.mark.parametrize("case", ["stripe", "zendesk", "github", "slack", "sendgrid", "twilio", "s3"], indirect=True)
+def test_a_rate_limit_is_waited_out(case: Case) -> None:
+    case.twin.next("limited", "limited")
+    assert case.end(case.start()) == case.receipts() and len(case.twin.acts()) == 1
+    assert case.effects()[0].attempts == 3 and not case.twin.lines("looked_up")
 
 
 @every_service

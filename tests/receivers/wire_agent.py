@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import github
 import httpcore  # noqa: F401
 import httpcore2  # noqa: F401
 import msgspec
@@ -18,7 +19,7 @@ from botocore.exceptions import ClientError
 from sendgrid.helpers.mail import CustomArg, Mail
 from zenpy.lib.api_objects import Ticket
 
-from surefoot import Attempt, Exists, Refused, RunWaiting, Several, Surefoot, effect, receivers, workflow
+from surefoot import Attempt, Exists, NotSent, Refused, RunWaiting, Several, Surefoot, effect, receivers, workflow
 from surefoot.stores.sqlite import store  # noqa: F401
 from surefoot.testing.twins import SharedClock
 from tests.receivers import wire_clients as clients
@@ -103,7 +104,10 @@ def find_ticket(attempt: Attempt, about: str) -> Receipt | None:
 def open_issue(attempt: Attempt, about: str) -> Receipt:
     client = clients.github_client(url(), **options(attempt, "github"))
     body = f"It broke.\n<!-- intent {attempt.key} -->"
-    number = client.get_repo(ROUTE["repository"]).create_issue(about, body=body).number
+    try:
+        number = client.get_repo(ROUTE["repository"]).create_issue(about, body=body).number
+    except github.RateLimitExceededException as limited:  # a 403, but of another kind than a missing right
+        raise NotSent("turned away by the rate limit") from limited
     return {"id": f"{number:d}"}  # None, where an answer was not GitHub's, is no receipt
 
 
