@@ -32,7 +32,7 @@ from .effects.attempt import Attempt
 from .effects.effect import Effect, compensate, effect
 from .effects.transactional import create_receipts_table, same_transaction
 from .runtime.app import Surefoot
-from .runtime.choices import first, now, patched, random, sleep, timeout, uuid
+from .runtime.choices import first, now, patched, random, sleep, sleep_until, timeout, uuid, wait_for
 from .runtime.fork import gather
 from .runtime.fork import map as map  # noqa: A004
 from .runtime.handle import Handle
@@ -93,8 +93,10 @@ __all__ = [
     "random",
     "same_transaction",
     "sleep",
+    "sleep_until",
     "step",
     "timeout",
     "uuid",
+    "wait_for",
     "workflow",
 ]

@@ -36,7 +36,7 @@ FIELDS = {
     Run: "id workflow status arguments args_digest fence owner created_at updated_at reason result length head"
     " cancel_at tentative claims stamp queue version key priority parent wake_at waits mail deaths",
     Waits: "kind name until detail who digest",
-    Ready: "run_id queue workflow version key priority due_at owner",
+    Ready: "run_id queue workflow version key priority since due_at owner",
     Queue: "name limits tokens tokens_at stamp",
     Limits: "concurrency per_worker per_key rate period_seconds",
     Mail: "run_id number id name at value who",

@@ -19,10 +19,15 @@ from .run import Run, RunStatus
 
 DEFAULT_QUEUE = "default"
 DEATHS_MAX = 3
+WAKE_NOW = 1.0
+"""A `wake_at` that has come, by any clock."""
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
-    """A run's row in the queue. It may be taken from `due_at` on; `owner` is the process that has it, 0 for nobody."""
+    """A run's row in the queue: ready `since` then, or asleep until `due_at` (0: awake).
+
+    `owner` is the process that has it, 0 for nobody. The two instants may be told by two clocks and are never compared.
+    """
 
     run_id: str
     queue: str
@@ -30,7 +35,8 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     key: str
     priority: int
-    due_at: float
+    since: float
+    due_at: float = 0.0
     owner: int = 0
 
 
@@ -87,11 +93,11 @@ def ready_of(run: Run) -> Ready | None:
     """The queue row that a run in this state has: none while it is over, or waits for somebody."""
     match run.status:
         case RunStatus.PENDING:
-            due, owner = run.wake_at or run.updated_at, 0
+            due, owner = run.wake_at, 0
         case RunStatus.WAITING if run.wake_at:
             due, owner = run.wake_at, 0
         case RunStatus.RUNNING if run.queue:
-            due, owner = run.updated_at, run.owner
+            due, owner = 0.0, run.owner
         case _:
             return None
     return Ready(
@@ -101,6 +107,7 @@ def ready_of(run: Run) -> Ready | None:
         version=run.version,
         key=run.key,
         priority=run.priority,
+        since=run.updated_at,
         due_at=due,
         owner=owner,
     )
@@ -117,7 +124,7 @@ def choose(
     here = Counter(row.queue for row in taken if row.owner == owner)
     of_key = Counter((row.queue, row.key) for row in taken)
     starts = {name: queue.starts(now) for name, queue in queues.items()}
-    waiting = sorted(ready, key=lambda row: (-row.priority, row.due_at, row.run_id))
+    waiting = sorted(ready, key=lambda row: (-row.priority, row.since, row.run_id))
     chosen: list[Ready] = []
     while waiting and len(chosen) < slots:
         free = [row for row in waiting if _may_start(row, queues, everywhere, here, of_key, starts)]
@@ -126,7 +133,7 @@ def choose(
         top = free[0].priority
         row = min(
             (row for row in free if row.priority == top),
-            key=lambda row: (of_key[row.queue, row.key] if row.key else 0, row.due_at, row.run_id),
+            key=lambda row: (of_key[row.queue, row.key] if row.key else 0, row.since, row.run_id),
         )
         chosen.append(row)
         waiting.remove(row)

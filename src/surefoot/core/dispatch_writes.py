@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from .dispatch import DEATHS_MAX, Limits, Queue, Ready, Served, choose, spent
+from .dispatch import DEATHS_MAX, WAKE_NOW, Limits, Queue, Ready, Served, choose, spent
 from .lease import Vantage
 from .mail import Mail
 from .run import FINAL, Run, RunDo, RunStatus, apply_run
@@ -130,15 +130,10 @@ class SendMail(Write, frozen=True, kw_only=True):
         if self.first_only and any(m.name == self.mail.name for m in before):
             return Answer(Verdict.EXISTS, run=run)
         view.desk.put_mail(replace(self.mail, number=run.mail + 1))
-        woken = wakes(run, self.mail.name, self.mail.at)
-        after = replace(run, mail=run.mail + 1, wake_at=self.mail.at if woken else run.wake_at)
+        woken = run.status is RunStatus.WAITING and any(w.name == self.mail.name for w in run.waits)
+        after = replace(run, mail=run.mail + 1, wake_at=WAKE_NOW if woken else run.wake_at)
         view.put_run(after)
         return Answer(Verdict.DONE, run=after)
-
-
-def wakes(run: Run, name: str, at: float) -> bool:
-    """True if a message of this name lets a waiting run go on."""
-    return run.status is RunStatus.WAITING and any(w.name == name for w in run.waits)
 
 
 class SetQueue(Write, frozen=True, kw_only=True):

@@ -93,11 +93,14 @@ class RunMismatch(UsageError):
 
 
 class RunWaiting(SurefootError):
-    """The run cannot go on by itself; `reason` says what it waits for and how to give it that."""
+    """The run cannot go on by itself; `reason` says what it waits for and how to give it that.
 
-    def __init__(self, run_id: str, reason: str) -> None:
+    `ends` is True when time, a message or another run may end the wait, and not only a person's decision in doubt.
+    """
+
+    def __init__(self, run_id: str, reason: str, *, ends: bool = False) -> None:
         super().__init__(f"run {run_id!r} waits: {reason}")
-        self.run_id, self.reason = run_id, reason
+        self.run_id, self.reason, self.ends = run_id, reason, ends
 
 
 class RunBusy(SurefootError):
@@ -221,7 +224,7 @@ class Halt(Signal):
 
 
 class Suspend(Signal):
-    """The branch cannot go on: an effect is in doubt and parked."""
+    """The branch cannot go on: an effect is parked, or a timer, message or run is waited for (`Session.waits`)."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

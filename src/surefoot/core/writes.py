@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from .dispatch import WAKE_NOW
 from .effect import TERMINAL, Do, Effect, Event, Evidence, Status, apply, with_evidence
 from .effect import IllegalMove as IllegalMove
 from .journal import Draft
@@ -151,7 +152,7 @@ class EndRun(Write, frozen=True, kw_only=True):
             if length > self.length_at_claim:
                 ended = replace(ended, tentative=(*run.tentative, (self.length_at_claim, length)))
         if ended.status is RunStatus.WAITING:
-            wake_at = self.at if self.waits and (run.mail > self.mail_seen or run.cancel_at) else self.wake_at
+            wake_at = WAKE_NOW if self.waits and (run.mail > self.mail_seen or run.cancel_at) else self.wake_at
             ended = replace(ended, waits=self.waits, wake_at=wake_at)
         ended = replace(ended, stamp=self.stamp)
         view.put_run(ended)
@@ -178,7 +179,7 @@ class CancelRun(Write, frozen=True, kw_only=True):
         at = self.vantage.at
         changed = replace(run, cancel_at=run.cancel_at or at, reason=self.reason, stamp=self.stamp)
         if run.status is RunStatus.WAITING:
-            changed = replace(changed, wake_at=min(run.wake_at or at, at))
+            changed = replace(changed, wake_at=WAKE_NOW)
         view.put_run(changed)
         return Answer(Verdict.DONE, run=changed)
 
@@ -388,7 +389,7 @@ class DecideEffect(Write, frozen=True, kw_only=True):
             after = apply(after, Event(do=Do.GIVE_UP, at=self.event.at, reason=why))
         view.put_effect(after)
         if run is not None and run.status is RunStatus.WAITING:
-            view.put_run(replace(run, wake_at=self.event.at))
+            view.put_run(replace(run, wake_at=WAKE_NOW))
         mark_compensated(view, after, self.stamp)
         if self.blobs:
             view.put_blobs(self.blobs)

@@ -8,13 +8,16 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, overload
 
 from ..core import flows
+from ..core.dispatch_writes import SendMail
 from ..core.errors import RunNotFound, StoreRefused, UsageError
 from ..core.ids import check_id
+from ..core.mail import Mail
 from ..core.run import Run, RunStatus
+from ..core.values import Codec
 from ..core.writes import CancelRun, Verdict
 from ..stores.base import Store
 from ..stores.memory import MemoryStore
-from .clock import Clock, SystemClock
+from .clock import Clock, SystemClock, random_uuid
 from .engine import Engine
 from .handle import Handle
 from .outside import enter_engine, leave_engine
@@ -23,6 +26,7 @@ from .session import SYNC_HANDLERS
 from .step import Workflow
 from .stopping import StopSwitch
 from .view import RunView, view_of
+from .waiting import check_message_name
 
 R = TypeVar("R")
 WhenRunning = Literal["wait", "refuse"]
@@ -147,6 +151,39 @@ class Surefoot:
         handle = Handle(plan.proposal.id, self)
         self._runner.start(handle, plan)
         return handle
+
+    def signal(
+        self, id: str, name: str, value: Any = None, *, message: str | None = None, first: bool = False, who: str = ""
+    ) -> bool:
+        """Send a message to a run that waits, or will wait, for it with `surefoot.wait_for(name)`; durable on return.
+
+        The same `message` id again is the same message. With `first=True` only the first message of this name counts:
+        False says that another was first. Raises RunNotFound, UsageError for a run that has ended, ValueRefused.
+        """
+        self._check_open()
+        self.engine.join()
+        mail = Mail(
+            run_id=check_id(id, "run id"),
+            number=0,
+            id=check_id(message, "message id") if message is not None else str(random_uuid()),
+            name=check_message_name(name, "signal"),
+            at=self.engine.time(),
+            value=Codec(Any, f"signal {name!r}").settle(value)[0],
+            who=who,
+        )
+        return self.send(mail, first=first)
+
+    def send(self, mail: Mail, *, first: bool) -> bool:
+        """Commit a message to a run; False if another message of its name was first."""
+        stamp = next(self.engine.stamps)
+        answer = self.engine.committer.commit(SendMail(run_id=mail.run_id, mail=mail, first_only=first, stamp=stamp))
+        if answer.verdict is Verdict.MISSING:
+            raise RunNotFound(mail.run_id)
+        if answer.verdict is Verdict.ENDED and answer.run is not None:
+            raise UsageError(
+                f"run {mail.run_id!r} has {answer.run.status}; it reads no message any more: {mail.name!r}"
+            )
+        return answer.verdict is Verdict.DONE
 
     # --- looking ----------------------------------------------------------------------------------------------------
 

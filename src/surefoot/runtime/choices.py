@@ -1,5 +1,5 @@
 """Choices that depend on time or chance, recorded so that a replay makes them again: `now`, `random`, `uuid`, `sleep`,
-`timeout`, `first`, `patched`.
+`sleep_until`, `wait_for`, `timeout`, `first`, `patched`.
 
 `now`, `random` and `uuid` are queued in order and return at once: whatever is sent later waits for them (R2).
 """
@@ -16,9 +16,13 @@ import msgspec
 from ..core import flows
 from ..core.errors import UsageError
 from ..core.ids import check_name
+from ..core.journal import Branch
+from ..core.run import Waits
+from ..core.values import Codec
 from .clock import random_number, random_uuid
 from .scope import require
 from .step import seconds_of
+from .waiting import Heard, check_message_name, hear, pause, pause_async
 
 if TYPE_CHECKING:
     from .session import Session
@@ -75,24 +79,68 @@ def sleep(seconds: timedelta | float) -> Awaitable[None]:
     length = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
     if not 0 <= length < float("inf"):
         raise UsageError(f"surefoot.sleep() needs a time of 0 or more seconds, found {seconds!r}")
-    session, _ = require("surefoot.sleep()")
-    due: float = _mark("sleep", lambda: session.engine.clock.now() + length, float)
-    left = due - session.engine.clock.now()
+    session, branch = require("surefoot.sleep()")
+    return _sleep_until(session, branch, _mark("sleep", lambda: session.engine.time() + length, float))
+
+
+def _sleep_until(session: Session, branch: Branch, due: float) -> Awaitable[None]:
+    slot = f"{branch.path}:{branch.counts.get('sleep', 0)}"
+    wait = Waits(kind="timer", name=slot, until=due)
+
+    def look() -> bool | None:
+        return True if session.engine.time() >= due else None
+
     if session.asynchronous:
-        return _sleep_async(session, max(left, 0.0))
-    if left > 0:
-        session.engine.clock.sleep(left)
-        session.check_stop()
+        return _sleep_async(session, branch, wait, look)
+    pause(session, branch, wait, look)
+    session.check_stop()
     return _Done()
 
 
-async def _sleep_async(session: Session, seconds: float) -> None:
-    session.active += 1  # a branch that sleeps is not one that stands still
-    try:
-        await session.engine.clock.sleep_async(seconds)
-        session.check_stop()
-    finally:
-        session.active -= 1
+async def _sleep_async(session: Session, branch: Branch, wait: Waits, look: Callable[[], bool | None]) -> None:
+    await pause_async(session, branch, wait, look)
+    session.check_stop()
+
+
+def sleep_until(when: datetime) -> Awaitable[None]:
+    """Wait until that instant, by the store's clock; it is recorded, so a crash does not change it.
+
+    `when` must say its time zone. In an `async def` workflow write `await surefoot.sleep_until(...)`.
+    """
+    if not isinstance(cast("Any", when), datetime) or when.tzinfo is None:
+        raise UsageError(f"surefoot.sleep_until() needs a datetime with a time zone, found {when!r}")
+    session, branch = require("surefoot.sleep_until()")
+    return _sleep_until(session, branch, _mark("sleep", when.timestamp, float))
+
+
+def wait_for(name: str, type: Any = Any, *, within: timedelta | float | None = None) -> Any:
+    """The next message of this name that was sent to this run with `sf.signal`; in `async def`, await it.
+
+    Messages that came early are kept; each is read once, in the order sent. After `within` (seconds) TimeoutError is
+    raised, and recorded. The wait holds nothing: the run is given back, and taken again when the message arrives.
+    """
+    check_message_name(name, "signal")
+    length = seconds_of(within, "surefoot.wait_for(within=)")
+    codec = Codec(type, f"signal {name!r}")
+    session, branch = require("surefoot.wait_for()")
+    until = 0.0 if length is None else _mark(f"within:{name}", lambda: session.engine.time() + length, float)
+    slot = f"signal:{name}"
+    wait = Waits(kind="signal", name=name, until=until)
+
+    def record(heard: Heard | None) -> Heard:
+        return _mark(slot, lambda: heard, Heard)
+
+    def value(heard: Heard) -> Any:
+        if not heard.number:
+            raise TimeoutError(f"no signal {name!r} came within {length:g} s")
+        return codec.decode(bytes(heard.value))
+
+    heard = hear(session, branch, slot, wait, record)
+    return value(heard) if isinstance(heard, Heard) else _heard(heard, value)
+
+
+async def _heard(heard: Awaitable[Heard], value: Callable[[Heard], Any]) -> Any:
+    return value(await heard)
 
 
 def patched(name: str) -> bool:

@@ -26,11 +26,14 @@ from ..core.errors import (
     UsageError,
 )
 from ..core.failures import encode_failure, rebuild_failure
-from ..core.flows import RunState, spill
+from ..core.flows import spill
 from ..core.run import Run, RunDo
 from ..core.writes import Answer, Blobs, EndRun
 from .session import Session
 from .step import Workflow
+
+MAIL_MAX = 1 << 53
+"""What a run has seen of its mail when it waits for none."""
 
 
 def warn(message: str, *values: object) -> None:
@@ -70,8 +73,9 @@ class Ending:
         return self.value
 
 
-def finish(state: RunState, ending: Ending, stamps: Any, at: Callable[[], float]) -> Flow[Answer | None]:
+def finish(session: Session, ending: Ending, stamps: Any, at: Callable[[], float]) -> Flow[Answer | None]:
     """Settle what is open, then write the end. An effect that has to wait for a person turns it into a suspension."""
+    state = session.state
     if ending.settle:
         parked = yield from perform.settle_open(state)
         if parked:
@@ -81,6 +85,7 @@ def finish(state: RunState, ending: Ending, stamps: Any, at: Callable[[], float]
             ending.error = RunWaiting(state.run_id, reason)
     if ending.do is None:
         return None
+    waits = tuple(session.waits.values()) if ending.do is RunDo.SUSPEND else ()
     result, blobs = spill(ending.result, state.inline_bytes)
     write = EndRun(
         run_id=state.run_id,
@@ -91,6 +96,9 @@ def finish(state: RunState, ending: Ending, stamps: Any, at: Callable[[], float]
         result=result,
         blobs=blobs,
         length_at_claim=state.length,
+        waits=waits,
+        wake_at=min((wait.until for wait in waits if wait.until), default=0.0),
+        mail_seen=min((session.looked[key] for key in session.waits if key in session.looked), default=MAIL_MAX),
         stamp=next(stamps),
     )
     return (yield from flows.end_run(state, write))
@@ -109,7 +117,8 @@ def ending_of(plan: Plan, session: Session, value: Any, error: BaseException | N
         case Halt(error=why):
             return Ending(None, error=why)
         case Suspend(reason=reason):
-            return Ending(RunDo.SUSPEND, error=RunWaiting(run_id, reason), reason=reason)
+            ends = any(wait.kind != "doubt" for wait in session.waits.values())
+            return Ending(RunDo.SUSPEND, error=RunWaiting(run_id, reason, ends=ends), reason=reason)
         case CancelRequested() as cancelled:
             return Ending(RunDo.CANCEL, error=RunCancelled(run_id), reason=str(cancelled), settle=True)
         case LeaseLost() as lost:

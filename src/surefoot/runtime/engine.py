@@ -121,6 +121,10 @@ class Engine:
             gone=gone,
         )
 
+    def time(self) -> float:
+        """Seconds since the epoch for timers; nobody can set this clock while the machine is up."""
+        return self.lease_clock.time()
+
     def is_ours(self) -> bool:
         """False in a forked child."""
         return os.getpid() == self._pid

@@ -36,6 +36,7 @@ class LeaseClock:
         self._clock = clock
         self._shared = store if isinstance(store, TellsTime) else None
         self._measured: tuple[float, float, float] | None = None
+        self._anchor: float | None = None
         self._warned = False
 
     def measure(self) -> None:
@@ -71,6 +72,25 @@ class LeaseClock:
             return now
         _, high, at = self._last()
         return now + high + DRIFT * (now - at)
+
+    def time(self) -> float:
+        """Seconds since the epoch for timers: the store's clock, or this machine's as it was when it booted or joined.
+
+        Setting the wall clock does not move it.
+        """
+        now = self._clock.lease_now()
+        if self._shared is None:
+            if self._anchor is None:
+                self._anchor = self._clock.now() - now
+            return now + self._anchor
+        low, high, _ = self._last()
+        return now + (low + high) / 2
+
+    def anchor(self, offset: float) -> float:
+        """Fix how far this machine's clock is from the lease clock, unless it was fixed before; how far it is."""
+        if self._anchor is None:
+            self._anchor = offset
+        return self._anchor
 
     def _last(self) -> tuple[float, float, float]:
         if self._measured is None:

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     import asyncio
 
 
+OUTWAIT_SECONDS = 0.1
+
+
 class Runner:
     """Runs workflows for one `Surefoot`."""
 
@@ -48,6 +51,7 @@ class Runner:
         self._sessions: set[Session] = set()
         self._threads: set[threading.Thread] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._closing = False
         self._opening = Session(engine, state_of(engine))
         engine.stop_check = switch.check
 
@@ -152,6 +156,10 @@ class Runner:
                     return self._execute(plan, session)
                 except LeaseLost:
                     self._refuse_lost(plan)
+                except RunWaiting as waiting:
+                    if not waiting.ends:
+                        raise
+                    self._outwait(plan)
                 finally:
                     self._sessions.discard(session)
         except Stopping:
@@ -184,7 +192,7 @@ class Runner:
                 ending = ending_of(plan, session, None, error)
         finally:
             current.reset(token)
-        session.drive(finish(session.state, ending, self._engine.stamps, self._engine.clock.now))
+        session.drive(finish(session, ending, self._engine.stamps, self._engine.clock.now))
         return ending.give()
 
     # --- async def --------------------------------------------------------------------------------------------------
@@ -208,6 +216,10 @@ class Runner:
                     return await self._execute_async(plan, session)
                 except LeaseLost:
                     self._refuse_lost(plan)
+                except RunWaiting as waiting:
+                    if not waiting.ends:
+                        raise
+                    await self._outwait_async(plan)
                 finally:
                     self._sessions.discard(session)
         except Stopping:
@@ -239,7 +251,7 @@ class Runner:
             ending: Ending = await _outlast(root)
         except CancelledError as cancelled:  # before the workflow's first line
             ending = ending_of(plan, session, None, cancelled)
-        ends = finish(session.state, ending, self._engine.stamps, self._engine.clock.now)
+        ends = finish(session, ending, self._engine.stamps, self._engine.clock.now)
         if session.state.is_settled() and all(task.done() for task in session.tasks):
             await session.drive_async(ends)  # one commit, which cannot be cancelled
         else:
@@ -266,11 +278,30 @@ class Runner:
 
     def _session(self, run: Run, entries: Any) -> Session:
         session = Session(self._engine, state_of(self._engine, run, entries), pipelined=self._pipelined)
+        session.cancelled = (run.reason or "cancelled") if run.cancel_at else None
         self._sessions.add(session)
         return session
 
     def _open(self, plan: Plan) -> Flow[tuple[Run, Any]]:
         return flows.open_run(plan.proposal, self._engine.stamps, plan.blobs, plan.when_running)
+
+    def _outwait(self, plan: Plan) -> None:
+        """Wait, holding nothing, until the run can go on: its time has come, a message has, or somebody else has it."""
+        while self._still_waits(plan.proposal.id):
+            self._engine.clock.sleep(OUTWAIT_SECONDS)
+
+    async def _outwait_async(self, plan: Plan) -> None:
+        while self._still_waits(plan.proposal.id):
+            await self._engine.clock.sleep_async(OUTWAIT_SECONDS)
+
+    def _still_waits(self, run_id: str) -> bool:
+        self._switch.check()
+        if self._closing:
+            raise Stopping("Surefoot was closed")
+        run = self._engine.store.find_run(run_id)
+        if run is None or run.status is not RunStatus.WAITING:
+            return False
+        return not run.wake_at or self._engine.time() < run.wake_at
 
     def _refuse_local(self, plan: Plan) -> None:
         if plan.when_running == "refuse":
@@ -302,6 +333,7 @@ class Runner:
 
     def close(self) -> None:
         """Stop background runs at their next step and wait for them."""
+        self._closing = True
         for session in list(self._sessions):
             session.stopped = session.stopped or Stopping("Surefoot was closed")
         for thread in list(self._threads):

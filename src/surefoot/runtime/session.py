@@ -44,6 +44,7 @@ from ..core.errors import (
 from ..core.flows import RunState, check
 from ..core.journal import Branch
 from ..core.outcome import Answered, InDoubt
+from ..core.run import Waits
 from ..core.writes import Answer, Append, ClaimRun, StartRun, TakeEffect, Write
 from .committer import Pending
 from .engine import Engine
@@ -61,9 +62,19 @@ class Session:
     """Drives the flows of one run, or (`state.run_id` is "") of effects outside any run."""
 
     def __init__(self, engine: Engine, state: RunState, *, pipelined: bool = False) -> None:
-        """`compensations` collects the undo of each confirmed effect, in order."""
+        """`compensations` collects the undo of each confirmed effect, in order.
+
+        `waits` is what its branches wait for now, `looked` how much of the run's mail each has seen, `heard` which
+        messages were read. A `patient` run gives itself back while it waits; another waits for its timers where it
+        is. `cancelled` is the reason when the run was asked to stop before it was claimed.
+        """
         self.engine, self.state, self.pipelined = engine, state, pipelined
         self.stopped: BaseException | None = None
+        self.waits: dict[tuple[str, str], Waits] = {}
+        self.looked: dict[tuple[str, str], int] = {}
+        self.heard: set[int] = set()
+        self.patient = False
+        self.cancelled: str | None = None
         self.compensations: list[tuple[tuple[int, ...], Callable[[], Any]]] = []
         self.body_scope = Scope(self, None)
         self.tasks: set[asyncio.Task[Any]] = set()
@@ -155,6 +166,7 @@ class Session:
         """
         from .tasks import stand_still
 
+        self.waits["doubt", doubt.effect] = Waits(kind="doubt", name=doubt.effect, detail=doubt.name)
         if branch is not self.state.root or any(task is not self.root_task for task in self.tasks):
             await stand_still(self, f"effect {doubt.name!r} is in doubt: {doubt.reason}. Decide: {doubt.how()}")
 

@@ -165,16 +165,25 @@ def install_factory(loop: asyncio.AbstractEventLoop) -> None:
         loop.set_task_factory(_Factory(before))
 
 
-async def stand_still(session: Session, reason: str) -> None:
-    """This branch cannot go on. Wait for ever; when no other branch moves any more, the run suspends."""
+async def stand_still(session: Session, reason: str, *, seconds: float | None = None) -> None:
+    """This branch cannot go on for `seconds` (None: for ever); when no other moves either, the run suspends."""
     loop = asyncio.get_running_loop()
-    never: asyncio.Future[None] = loop.create_future()
-    session.still.add(never)
+    over: asyncio.Future[None] = loop.create_future()
+    session.still.add(over)
+    timers = [loop.call_later(QUIET_SECONDS, _suspend_if_quiet, session, loop, reason, session.moves)]
+    if seconds is not None:
+        timers.append(loop.call_later(seconds, _is_over, over))
     try:
-        loop.call_later(QUIET_SECONDS, _suspend_if_quiet, session, loop, reason, session.moves)
-        await never
+        await over
     finally:
-        session.still.discard(never)
+        session.still.discard(over)
+        for timer in timers:
+            timer.cancel()
+
+
+def _is_over(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _suspend_if_quiet(session: Session, loop: asyncio.AbstractEventLoop, reason: str, moves: int) -> None:

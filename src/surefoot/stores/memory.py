@@ -81,7 +81,7 @@ class MemoryStore:
     def load_ready(self, served: Served, now: float, limit: int) -> list[Ready]:
         """Rows that nobody has."""
         found = [row for row in self._rows.values() if is_ready(row, served, now)]
-        return sorted(found, key=lambda row: (-row.priority, row.due_at, row.run_id))
+        return sorted(found, key=lambda row: (-row.priority, row.since, row.run_id))
 
     def load_taken(self, queues: tuple[str, ...]) -> list[Ready]:
         """Rows that somebody has."""
@@ -148,13 +148,13 @@ class MemoryStore:
     def next_due(self, served: Served) -> float | None:
         """When the earliest run that this worker could take is due."""
         with self._lock:
-            due = [row.due_at for row in self._rows.values() if is_ready(row, served, row.due_at)]
+            due = [row.due_at for row in self._rows.values() if row.due_at and is_ready(row, served, row.due_at)]
         return min(due, default=None)
 
     def backlog(self, *, limit: int = 1000) -> list[Ready]:
         """Queue rows, oldest first."""
         with self._lock:
-            return sorted(self._rows.values(), key=lambda row: (row.due_at, row.run_id))[:limit]
+            return sorted(self._rows.values(), key=lambda row: (row.since, row.run_id))[:limit]
 
     def read_mail(self, run_id: str) -> list[Mail]:
         """All messages to a run."""

@@ -18,10 +18,10 @@ Rows = Callable[[str, tuple[Any, ...]], list[Any]]
 
 
 def save_desk(db: sqlite3.Connection, overlay: Overlay) -> None:
-    """Save what a batch changed of queues, mail and processes; rows that are due later than their change sleep."""
+    """Save what a batch changed of queues, mail and processes."""
     rows, gone = overlay.queue_rows()
     for row in rows:
-        asleep = int(not row.owner and row.due_at > overlay.runs[row.run_id].updated_at)
+        asleep = int(not row.owner and row.due_at > 0)
         db.execute(QUERIES["save_queue_row"], (*_columns(row), asleep))
     for run_id in gone:
         db.execute(QUERIES["drop_queue_row"], (run_id,))
@@ -34,11 +34,11 @@ def save_desk(db: sqlite3.Connection, overlay: Overlay) -> None:
 
 
 def _columns(row: Ready) -> tuple[Any, ...]:
-    return row.run_id, row.queue, row.workflow, row.version, row.key, row.priority, row.due_at, row.owner
+    return row.run_id, row.queue, row.workflow, row.version, row.key, row.priority, row.since, row.due_at, row.owner
 
 
 def _row(columns: tuple[Any, ...]) -> Ready:
-    run_id, queue, workflow, version, key, priority, due_at, owner = columns
+    run_id, queue, workflow, version, key, priority, since, due_at, owner = columns
     return Ready(
         run_id=run_id,
         queue=queue,
@@ -46,6 +46,7 @@ def _row(columns: tuple[Any, ...]) -> Ready:
         version=version,
         key=key,
         priority=priority,
+        since=since,
         due_at=due_at,
         owner=owner,
     )

@@ -111,11 +111,11 @@ BEGIN;
 
 -- name: save_queue_row
 -- A run that became ready, fell asleep, or was taken.
-INSERT INTO queue (run, queue, workflow, version, key, priority, due_at, owner, asleep)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO queue (run, queue, workflow, version, key, priority, since, due_at, owner, asleep)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (run) DO UPDATE SET queue = excluded.queue, workflow = excluded.workflow, version = excluded.version,
-    key = excluded.key, priority = excluded.priority, due_at = excluded.due_at, owner = excluded.owner,
-    asleep = excluded.asleep;
+    key = excluded.key, priority = excluded.priority, since = excluded.since, due_at = excluded.due_at,
+    owner = excluded.owner, asleep = excluded.asleep;
 
 -- name: drop_queue_row
 -- A run that ended, or that waits for somebody.
@@ -127,10 +127,10 @@ UPDATE queue SET asleep = 0 WHERE asleep = 1 AND due_at <= ?;
 
 -- name: find_ready
 -- Rows of a queue that nobody has, of workflows (a JSON array of "name version") that the worker holds.
-SELECT run, queue, workflow, version, key, priority, due_at, owner FROM queue
+SELECT run, queue, workflow, version, key, priority, since, due_at, owner FROM queue
 WHERE asleep = 0 AND owner = 0 AND queue = ?
 AND workflow || char(0) || version IN (SELECT value FROM json_each(?))
-ORDER BY priority DESC, due_at LIMIT ?;
+ORDER BY priority DESC, since LIMIT ?;
 
 -- name: next_key
 -- The first key behind this one that has ready rows.
@@ -138,14 +138,14 @@ SELECT key FROM queue WHERE asleep = 0 AND owner = 0 AND key <> '' AND queue = ?
 
 -- name: find_ready_of_key
 -- The same as find_ready, of one key.
-SELECT run, queue, workflow, version, key, priority, due_at, owner FROM queue
+SELECT run, queue, workflow, version, key, priority, since, due_at, owner FROM queue
 WHERE asleep = 0 AND owner = 0 AND key <> '' AND queue = ? AND key = ?
 AND workflow || char(0) || version IN (SELECT value FROM json_each(?))
-ORDER BY due_at LIMIT ?;
+ORDER BY since LIMIT ?;
 
 -- name: find_taken
 -- Rows of a queue that somebody has.
-SELECT run, queue, workflow, version, key, priority, due_at, owner FROM queue WHERE owner <> 0 AND queue = ?;
+SELECT run, queue, workflow, version, key, priority, since, due_at, owner FROM queue WHERE owner <> 0 AND queue = ?;
 
 -- name: next_due
 -- When the earliest sleeping row is due that this worker could take (queues and workflows as JSON arrays).
@@ -156,7 +156,7 @@ ORDER BY due_at LIMIT 1;
 
 -- name: backlog
 -- Queue rows, oldest first.
-SELECT run, queue, workflow, version, key, priority, due_at, owner FROM queue ORDER BY due_at, run LIMIT ?;
+SELECT run, queue, workflow, version, key, priority, since, due_at, owner FROM queue ORDER BY since, run LIMIT ?;
 
 -- name: load_queue
 -- One queue that has limits.

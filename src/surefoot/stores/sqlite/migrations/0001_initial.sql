@@ -72,14 +72,15 @@ CREATE TABLE queue (
     version TEXT NOT NULL,
     key TEXT NOT NULL,
     priority INTEGER NOT NULL,
+    since REAL NOT NULL,
     due_at REAL NOT NULL,
     owner INTEGER NOT NULL,
     asleep INTEGER NOT NULL CHECK (asleep = 0 OR asleep = 1)
 ) STRICT;
 
 CREATE INDEX queue_asleep ON queue (due_at) WHERE asleep = 1;
-CREATE INDEX queue_ready ON queue (queue, priority DESC, due_at) WHERE asleep = 0 AND owner = 0;
-CREATE INDEX queue_keys ON queue (queue, key, due_at) WHERE asleep = 0 AND owner = 0 AND key <> '';
+CREATE INDEX queue_ready ON queue (queue, priority DESC, since) WHERE asleep = 0 AND owner = 0;
+CREATE INDEX queue_keys ON queue (queue, key, since) WHERE asleep = 0 AND owner = 0 AND key <> '';
 CREATE INDEX queue_taken ON queue (queue) WHERE owner <> 0;
 
 -- Queues that have limits.
