@@ -71,8 +71,8 @@ CHANGES = [
     Change(
         "the client is not in the scope",
         "request.py",
-        ', client.encode("utf-8", "surrogatepass"))',
-        ")",
+        'client.encode("utf-8", "surrogatepass")',
+        'b""',
         SERVICE,
     ),
     Change(
@@ -203,7 +203,10 @@ def first_red(change: Change) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Try each change that a word picks."""
+    """Try each change that a word picks; all must still fit the code."""
+    with tempfile.TemporaryDirectory() as folder:
+        for number, change in enumerate(CHANGES):
+            broken_copy(change, Path(folder) / str(number))
     survivors = 0
     for change in CHANGES:
         if words and not any(word in change.what for word in words):

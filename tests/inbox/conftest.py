@@ -72,14 +72,13 @@ class Service:
             return connection.execute(statement).fetchall()
 
     def change(self, statement: str) -> None:
-        """Change the store from outside."""
-        if self.store.startswith("postgresql:"):
-            with psycopg.connect(self.store) as connection:
+        """Change every row from outside, of the middleware and of `once`."""
+        for place in {self.store, self.orders}:
+            postgres = place.startswith("postgresql:")
+            connection: Any = psycopg.connect(place) if postgres else sqlite3.connect(place, timeout=20)
+            with closing(connection):
                 connection.execute(statement)
-            return
-        with closing(sqlite3.connect(self.store, timeout=20)) as connection:
-            connection.execute(statement)
-            connection.commit()
+                connection.commit()
 
     def inbox(self) -> Inbox:
         return Inbox(self.store)

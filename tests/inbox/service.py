@@ -277,6 +277,8 @@ def make_app(config: Json) -> Any:
     framework = config.get("framework", "starlette")
     if framework == "fastapi":
         return MortalSend(fastapi_app(desk, inbox), desk)
+    if framework == "twice":
+        return MortalSend(IdempotencyMiddleware(decorated_app(desk, inbox), store=inbox), desk)
     if framework == "decorated":
         return MortalSend(decorated_app(desk, inbox), desk)
     app = IdempotencyMiddleware(

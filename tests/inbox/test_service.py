@@ -12,6 +12,8 @@ import pytest
 
 from surefoot import UsageError
 from surefoot.inbox import Answer, IdempotencyMiddleware, Inbox, idempotency, idempotent
+from surefoot.inbox.claims import Ask
+from surefoot.inbox.rules import Doubt, Run, Standing
 from surefoot.testing.forkserver import ForkServer
 from tests.inbox.conftest import UNKNOWN, Service, ask, key_of, problem_type
 
@@ -247,7 +249,8 @@ def test_an_expired_key_is_a_new_one_and_a_doubt_never_expires(service: Service,
     client = service.start()
     ask(client, path)
     service.change("UPDATE surefoot_inbox SET expires_at = 1")
-    assert "idempotent-replayed" not in ask(client, path, {"item": "other"}).headers or path == "/order"
+    assert "idempotent-replayed" not in ask(client, path, {"item": "other"}).headers
+    assert service.count(path[1:]) == 2
     ask(client, "/status", {"status": 500}, key="doubt")
     service.change("UPDATE surefoot_inbox SET expires_at = 1")
     assert problem_type(ask(client, "/status", {"status": 500}, key="doubt")) == UNKNOWN
@@ -301,6 +304,13 @@ def test_a_decorated_endpoint_is_protected(sqlite_service: Service) -> None:
     assert sqlite_service.count("plain") == sqlite_service.count("order") == 1
 
 
+def test_an_endpoint_that_is_protected_twice_is_protected_once(sqlite_service: Service) -> None:
+    client = sqlite_service.start(framework="twice")
+    first, again = (ask(client, "/plain") for _ in range(2))
+    assert (first.status_code, again.content) == (201, first.content) and "idempotent-replayed" in again.headers
+    assert sqlite_service.claims() == [("answered", 1)]
+
+
 # --- bad input --------------------------------------------------------------------------------------------------------
 
 BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
@@ -352,6 +362,21 @@ def test_resolving_what_is_not_there_or_not_said_is_refused(tmp_path: Path) -> N
     inbox.close()
     with pytest.raises(Exception, match="is closed"):
         inbox.purge()
+
+
+async def test_a_lost_run_of_a_handler_that_is_no_longer_transactional_needs_a_person(tmp_path: Path) -> None:
+    asked = Ask("http:POST /orders x", "k", "digest", True, 60.0)
+    first = Inbox(tmp_path / "inbox.db")
+    assert isinstance(await first.claim(asked), Run)
+    assert first.in_doubt() == []
+    first.close()
+    second = Inbox(tmp_path / "inbox.db")
+    assert second.in_doubt() == []
+    assert isinstance(await second.claim(asked._replace(transactional=False)), Doubt)
+    assert [claim.key for claim in second.in_doubt()] == ["k"]
+    assert second.resolve("k", did_not_happen=True).standing is Standing.RELEASED
+    assert isinstance(await second.claim(asked._replace(transactional=False)), Run)
+    second.close()
 
 
 def test_an_endpoint_without_protection_has_no_call() -> None:

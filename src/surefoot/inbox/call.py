@@ -33,15 +33,11 @@ class IdempotentCall:
         Ask it before anything else that the database could answer: a repeat after a crash must meet the stored result,
         and not the traces of the first attempt.
         """
-        return once(connection, self.key, self.digest, scope=self.scope, expires=self._lasting(), commit=commit)
+        return once(connection, self.key, self.digest, scope=self.scope, expires=self._expires, commit=commit)
 
     def nothing_happened(self) -> None:
         """Say, before failing, that the handler has certainly changed nothing: a repeat may then run it again."""
         self.certainly_nothing_happened = True
-
-    def _lasting(self) -> timedelta | None:
-        """Twice as long as the answer, so that the result outlives every claim that may still run again."""
-        return None if self._expires is None else 2 * self._expires
 
 
 def idempotency(request: Any) -> IdempotentCall:

@@ -23,7 +23,7 @@ from ..runtime.clock import first_stamp, new_owner_id
 from .answers import Answer, check_answer, store_answer
 from .once import check_expires
 from .places import could_not, place_of
-from .rules import Claim, Ending, Run, Standing, Verdict, View, check_key, decide, end, is_live, settle
+from .rules import Claim, Ending, Run, Standing, Verdict, View, check_key, decide, end, needs_a_person, settle
 from .wire import Calls, Wire, drive
 
 R = TypeVar("R")
@@ -100,7 +100,7 @@ class Inbox:
         def calls(wire: Wire) -> Calls[list[Claim]]:
             moment = yield from self._place.moment(wire)
             rows = (yield from wire.execute("unanswered")).rows
-            return [c for c in map(open_claim, rows) if not c.transactional and not is_live(c, self._view(c, moment))]
+            return [claim for claim in map(open_claim, rows) if needs_a_person(claim, self._view(claim, moment))]
 
         return self._now(lambda: self._transact(calls))
 

@@ -82,7 +82,7 @@ class IdempotencyMiddleware:
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """One request."""
-        if scope["type"] != "http" or scope["method"] not in self._methods:
+        if scope["type"] != "http" or scope["method"] not in self._methods or CALL in scope:  # or protected already
             await self.app(scope, receive, send)
             return
         try:

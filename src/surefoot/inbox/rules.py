@@ -190,6 +190,12 @@ class Ending(NamedTuple):
     from_once: bool = False
 
 
+def needs_a_person(claim: Claim, view: View) -> bool:
+    """True if only a person can tell; a lost run of a transactional handler is settled by the next request."""
+    lost = claim.standing is Standing.RUNNING and not claim.transactional and not is_live(claim, view)
+    return lost or claim.standing is Standing.IN_DOUBT
+
+
 def end(found: Claim | None, ending: Ending, at: float) -> Claim | None:
     """What the end of a run changes: the claim to save, or None when the row is somebody else's by now.
 
