@@ -68,6 +68,9 @@ ACTED = Point(name="killed when it was performed, before the answer", fault="los
 HELD_500 = Point(name="killed with a 500 in hand, nothing performed", fault="error_before", acts=False, until="says")
 HELD_500_ACTED = Point(name="killed with a 500 in hand, performed", fault="error_after", acts=True, until="says")
 TOLD_500 = Point(name="a 500 recorded, nothing performed, killed", fault="error_before", acts=False, dies="recorded")
+TOLD_500_UNDONE = Point(
+    name="a 500 recorded, begun and undone, killed", fault="error_during", acts=False, dies="recorded"
+)
 TOLD_500_ACTED = Point(name="a 500 recorded, performed, killed", fault="error_after", acts=True, dies="recorded")
 REFUSED_CONNECTION = Point(name="connection refused, recorded, killed", fault="", acts=False, dies="recorded", sends=0)
 ANOTHER_RUN = Point(name="another run asks with another payload", fault="lost_answer", acts=True, until="performed")
@@ -79,7 +82,7 @@ POINTS: dict[Column, tuple[Point, ...]] = {
     Column.NOT_SENT: (REFUSED_CONNECTION,),
     Column.WITHIN: (BEFORE, LOST, LATE, ACTED, HELD_500, HELD_500_ACTED),
     Column.PAST: (BEFORE, LOST, LATE, ACTED),
-    Column.TOLD_500: (TOLD_500, TOLD_500_ACTED),
+    Column.TOLD_500: (TOLD_500, TOLD_500_UNDONE, TOLD_500_ACTED),
     Column.CHANGED: (ANOTHER_RUN, STORE_LOST),
     Column.TWO_AT_ONCE: (BOTH_LIVE, ONE_KILLED),
 }
@@ -153,7 +156,7 @@ ROWS = (
     ),
     Row(receiver="braintree.transaction", within=W.ASK_PARK, past=W.ASK_PARK),
     Row(receiver="gmail.send", within=W.RESEND_ASK, past=W.RESEND_ASK, why="a draft can be committed once, for ever"),
-    Row(receiver="rabbitmq.stream", within=W.RESEND, past=W.RESEND),
+    Row(receiver="rabbitmq.stream", within=W.ASK_PARK, past=W.ASK_PARK),
     Row(receiver="kafka.idempotent_producer", within=W.ASK_PARK, past=W.ASK_PARK),
     Row(receiver="github.issues_comments", within=W.ASK_PARK, past=W.ASK_PARK),
     Row(receiver="notion.pages", more=True, within=W.ASK_SEND, past=W.ASK_SEND),
@@ -204,3 +207,9 @@ def is_parked(cell: Cell) -> bool:
     if cell.point is BOTH_LIVE or cell.way is Way.REFUSED:
         return False
     return cell.way is Way.PARK or (cell.way is Way.ASK_PARK and not cell.point.acts)
+
+
+KNOWN = {
+    ("stripe.v1", TOLD_500_UNDONE): "a person who says that it did not happen sends it again under its spent key",
+}
+"""(receiver, point) -> what is known to be wrong there; red if it is not wrong any more."""

@@ -62,6 +62,8 @@ class TwinServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: TwinServer  # pyright: ignore[reportIncompatibleVariableOverride]
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else each answer on a kept connection waits 40 ms for an acknowledgement
+    wbufsize = -1  # head and body leave in one write
 
     def setup(self) -> None:
         super().setup()
@@ -138,6 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(answer.body)
+        self.wfile.flush()
 
     def _control(self, call: Call) -> Page:
         engine = self.server.engine
