@@ -221,6 +221,15 @@ def test_exceptions_of_our_own_and_of_python(error: Exception, kind: Says) -> No
     assert classify_error(error, NAMED).kind is kind
 
 
+def test_a_request_that_boto3_refuses_to_make_was_not_sent(tmp_path: Path) -> None:
+    import boto3
+
+    client = boto3.client("sqs", region_name="eu-west-1", aws_access_key_id="a", aws_secret_access_key="b")
+    with pytest.raises(Exception, match="Missing required parameter") as caught:
+        client.send_message(MessageBody="no queue")
+    assert classify_error(caught.value, NAMED).kind is Says.NOT_SENT
+
+
 def test_a_status_that_was_handled_before_says_nothing_about_what_broke_later() -> None:
     class NotFound(Exception):
         status_code = 422

@@ -30,7 +30,13 @@ _UNSENT: dict[str, frozenset[str]] = {
     "requests": frozenset(("ConnectTimeout", "MissingSchema", "InvalidSchema", "InvalidURL")),
     "urllib3": frozenset(("NewConnectionError", "NameResolutionError", "ConnectTimeoutError", "EmptyPoolError")),
     "botocore": frozenset(
-        ("EndpointConnectionError", "ConnectTimeoutError", "NoCredentialsError", "PartialCredentialsError")
+        (
+            "EndpointConnectionError",
+            "ConnectTimeoutError",
+            "NoCredentialsError",
+            "PartialCredentialsError",
+            "ParamValidationError",
+        )
     ),
     "aiohttp": frozenset(
         (
