@@ -201,6 +201,7 @@ def test_what_exists_is_ours_only_if_it_carries_our_key() -> None:
 
     assert found({"existing": [{"external_id": "key-1"}]}) is Says.LANDED
     assert found({"message": "key-1 exists already", "id": "order:1", "key-1": "x"}) is Says.EXISTS
+    assert found({"errors": [{"input": {"external_id": "key-1"}}], "request": "key-1"}) is Says.EXISTS
     assert found(None) is Says.EXISTS
     assert read(HttpAnswer(status=409), natural(owned=True)).kind is Says.LANDED
 

@@ -33,6 +33,8 @@ PLACES = (*ERROR_PLACES, "code", "type", "name", "status", "errorCode", "error_c
 """The usual places in the body of an error: here a plain field is a code too."""
 
 CODE_HEADERS = ("x-ms-error-code", "x-amzn-errortype", "repeatability-result")
+ECHOES = frozenset(("input", "parameters", "params", "received", "request", "submitted"))
+"""Fields in which an error repeats what was asked for, whoever owns the thing that exists."""
 REPLAY_HEADERS = ("idempotent-replayed", "idempotency-replayed", "x-idempotent-replayed", "x-idempotency-replayed")
 
 
@@ -148,9 +150,10 @@ def codes_at(body: Any, path: list[str]) -> Iterator[str]:
 
 
 def holds(body: Any, marks: tuple[str, ...]) -> bool:
-    """True if some field of the body is exactly one of these strings."""
+    """True if some field of the body is exactly one of these strings, other than where it repeats the request."""
     if isinstance(body, dict):
-        return any(holds(value, marks) for value in cast("dict[str, Any]", body).values())
+        fields = cast("dict[str, Any]", body)
+        return any(holds(value, marks) for name, value in fields.items() if name not in ECHOES)
     if isinstance(body, list | tuple):
         return any(holds(value, marks) for value in cast("list[Any]", body))
     return isinstance(body, str) and body in marks
