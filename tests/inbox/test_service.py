@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -377,6 +379,24 @@ async def test_a_lost_run_of_a_handler_that_is_no_longer_transactional_needs_a_p
     assert second.resolve("k", did_not_happen=True).standing is Standing.RELEASED
     assert isinstance(await second.claim(asked._replace(transactional=False)), Run)
     second.close()
+
+
+async def test_a_request_that_is_cancelled_while_it_claims_gives_its_claim_back(tmp_path: Path) -> None:
+    asked = Ask("http:POST /orders x", "k", "digest", False, 60.0)
+    inbox, other = Inbox(tmp_path / "inbox.db"), Inbox(tmp_path / "inbox.db")
+    assert inbox.in_doubt() == other.in_doubt() == []
+    with closing(sqlite3.connect(tmp_path / "inbox.db", isolation_level=None)) as locking:
+        locking.execute("BEGIN IMMEDIATE")
+        task = asyncio.create_task(inbox.claim(asked))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        locking.execute("ROLLBACK")
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    while not isinstance(await other.claim(asked), Run):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    inbox.close()
+    other.close()
 
 
 def test_an_endpoint_without_protection_has_no_call() -> None:

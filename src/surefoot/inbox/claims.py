@@ -13,17 +13,18 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from ..core.errors import ForkedStore, StoreError, SurefootError, UsageError
 from ..runtime.clock import first_stamp, new_owner_id
 from .answers import Answer, check_answer, store_answer
 from .once import check_expires
 from .places import could_not, place_of
-from .rules import Claim, Ending, Run, Standing, Verdict, View, check_key, decide, end, needs_a_person, settle
+from .rules import Claim, Ending, Move, Run, Standing, Verdict, View, check_key, decide, end, needs_a_person, settle
 from .wire import Calls, Wire, drive
 
 R = TypeVar("R")
@@ -76,10 +77,19 @@ class Inbox:
     async def claim(self, ask: Ask) -> Verdict:
         """Who may run it. When it says Run, the claim is durable and its lease is kept until `end`.
 
-        Raises StoreError when the store cannot be reached; then nothing was run, though a claim may stand until its
-        lease ends.
+        Raises StoreError when the store cannot be reached; then nothing is to be run, and a claim that was committed
+        all the same is given back by the heartbeat.
         """
-        return await self._in_thread(lambda: self._claim_now(ask))
+        verdicts: list[Verdict] = []
+        try:
+            await self._in_thread(lambda: verdicts.append(self._claim_now(ask)))
+        except asyncio.CancelledError:
+            for verdict in verdicts:
+                if isinstance(verdict, Run):  # nobody will run it
+                    with suppress(StoreError):  # closed: then it counts as abandoned
+                        self._opened().submit(self._end_now, Ending(verdict.claim, Move.RELEASE, forget=True))
+            raise
+        return verdicts[0]
 
     async def end(self, ending: Ending) -> str | None:
         """Record how a run ended; durable when it returns. Returns the answer that stands, if there is one.
@@ -168,40 +178,52 @@ class Inbox:
             self._claimed += 1
             purge = self._claimed % CLAIMS_BETWEEN_PURGES == 0
 
-        def calls(wire: Wire) -> Calls[Verdict | None]:
-            moment = yield from self._place.moment(wire)
-            if purge:
-                yield from wire.execute("purge", moment.at)
-            asked = Claim(
-                scope=ask.scope,
-                key=ask.key,
-                digest=ask.digest,
-                standing=Standing.RUNNING,
-                attempts=1,
-                transactional=ask.transactional,
-                stamp=stamp,
-                owner=self._owner,
-                boot=moment.boot,
-                lease_until=moment.lease_now + self._lease_seconds,
-                began_at=moment.at,
-                expires_at=None if ask.expires_seconds is None else moment.at + ask.expires_seconds,
-            )
-            if (yield from wire.execute("insert", *_row(asked))).touched == 1:
-                return Run(asked)
-            found = yield from _locked(wire, ask.scope, ask.key)
-            if found is None:
-                return None
-            verdict = decide(found, asked, self._view(found, moment))
-            if verdict.claim is not found:
-                yield from _save(wire, verdict.claim)
-            return verdict
-
+        asked = Claim(
+            scope=ask.scope,
+            key=ask.key,
+            digest=ask.digest,
+            standing=Standing.RUNNING,
+            attempts=1,
+            transactional=ask.transactional,
+            stamp=stamp,
+            owner=self._owner,
+            boot="",
+            lease_until=0.0,
+            began_at=0.0,
+            expires_at=None,
+        )
         verdict = None
-        while verdict is None:  # None: the row went away in between
-            verdict = self._transact(calls)
+        try:
+            while verdict is None:  # None: the row went away in between
+                verdict = self._transact(lambda wire: self._claim_in(wire, asked, ask.expires_seconds, purge))
+        except StoreError:
+            with self._lock:
+                self._unrecorded.append(Ending(asked, Move.RELEASE, forget=True))
+            raise
         if isinstance(verdict, Run):
             with self._lock:
                 self._running[stamp] = verdict.claim
+        return verdict
+
+    def _claim_in(self, wire: Wire, asked: Claim, seconds: float | None, purge: bool) -> Calls[Verdict | None]:
+        moment = yield from self._place.moment(wire)
+        if purge:
+            yield from wire.execute("purge", moment.at)
+        asked = replace(
+            asked,
+            boot=moment.boot,
+            lease_until=moment.lease_now + self._lease_seconds,
+            began_at=moment.at,
+            expires_at=None if seconds is None else moment.at + seconds,
+        )
+        if (yield from wire.execute("insert", *_row(asked))).touched == 1:
+            return Run(asked)
+        found = yield from _locked(wire, asked.scope, asked.key)
+        if found is None:
+            return None
+        verdict = decide(found, asked, self._view(found, moment))
+        if verdict.claim is not found:
+            yield from _save(wire, verdict.claim)
         return verdict
 
     def _end_now(self, ending: Ending) -> str | None:
@@ -315,14 +337,16 @@ class Inbox:
             with self._lock:
                 running, endings = list(self._running.values()), list(self._unrecorded)
             try:
+                if running:
+                    self._transact(lambda wire, running=running: self._renew(wire, running))
                 for ending in endings:
                     self._record(ending)
                     with self._lock:
                         self._unrecorded.remove(ending)
-                if running:
-                    self._transact(lambda wire, running=running: self._renew(wire, running))
             except Exception:
-                _log.exception("the inbox could not renew its leases; it goes on trying")
+                _log.exception(
+                    "the inbox could not renew its leases, or record how its handlers ended; it goes on trying"
+                )
 
     def _renew(self, wire: Wire, running: list[Claim]) -> Calls[None]:
         moment = yield from self._place.moment(wire)
