@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +50,23 @@ def as_stored(made: object) -> Any:
 
 def test_contracts_are_the_ones_that_are_pinned() -> None:
     assert json.loads(GOLDEN.read_text("utf-8")) == derived()
+
+
+def test_contracts_are_the_same_in_every_process() -> None:
+    """Sets of texts come in another order in another process; what is stored must not."""
+    code = "from tests.receivers.test_golden import derived; import json; print(json.dumps(derived(), sort_keys=True))"
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            cwd=GOLDEN.parents[2],
+            check=True,
+            capture_output=True,
+            timeout=60,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(outputs) == 1
 
 
 def test_a_pinned_contract_reads_back_as_it_was() -> None:

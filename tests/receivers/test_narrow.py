@@ -53,6 +53,10 @@ def test_an_unknown_window_counts_for_300_seconds_once_the_owner_says_that_it_ca
     discord = receivers.get("discord.create_message")
     assert discord.contract.protected_seconds == 0
     assert discord.with_(stakes="reversible").contract.protected_seconds == 300
+    message = discord.with_(stakes="message")
+    assert message.contract.protected_seconds == 0
+    given = discord.with_(margins=Margins(unknown_window_seconds=45.0)).with_(stakes="reversible")
+    assert given.contract.protected_seconds == 45, "a number of the owner's own stays"
     own = discord.with_(margins=Margins(unknown_window_seconds=60.0), stakes="reversible")
     assert own.contract.protected_seconds == 60
     assert receivers.get("aws.ec2.run_instances").contract.protected_seconds == 0, (

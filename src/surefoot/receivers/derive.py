@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from ..core.contract import REFUSING_CODES, Answers, Bound, Code, Contract, Kind, Margins, Meaning, Place, answers
 from ..core.errors import UsageError
 from .fit import Shape, fit_key
@@ -231,10 +233,16 @@ def codes_of(answer: Answer) -> tuple[Code, ...]:
 
 
 def answers_of(found: tuple[Answer, ...]) -> Answers:
-    """The answers as the contract keeps them; UsageError for a code with two meanings."""
+    """The answers as the contract keeps them, in one order; UsageError for a code with two meanings."""
     named: dict[str, list[Code]] = {meaning.value: [] for meaning in Meaning}
     for answer in found:
         named[answer.means.value] += codes_of(answer)
     refused = named.pop("refused")
     usual = answers(**named)
-    return answers(**named, refused=(*usual.refused, *refused)) if refused else usual
+    made = answers(**named, refused=(*usual.refused, *refused)) if refused else usual
+    # 704 and "704" sort alike, and a stored contract must not depend on which of them a set gave first
+    sorted_codes = {
+        name: tuple(sorted(getattr(made, name), key=lambda code: (str(code), repr(code)))) for name in Meaning
+    }
+    changes = {name: codes for name, codes in sorted_codes.items() if codes != getattr(made, name)}
+    return replace(made, **changes) if changes else made
