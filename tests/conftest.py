@@ -11,8 +11,8 @@ from surefoot.testing.postgres import PrivatePostgres
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PrivatePostgres]:
-    """A running server. A test that kills or reconfigures one starts its own."""
-    with PrivatePostgres() as server:
+    """A running server; no test cuts its power. One that kills or reconfigures a server starts its own."""
+    with PrivatePostgres(fsync=False) as server:
         yield server
 
 

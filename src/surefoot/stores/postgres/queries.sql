@@ -30,7 +30,8 @@ SELECT 1 FROM {schema}.entries WHERE run = %b::bigint AND slot = %b::text AND ki
 
 -- name: settle
 -- A commit that changes nothing, but waits for the disks and standbys that a commit has to wait for.
-SELECT {schema}.be_durable(), pg_logical_emit_message(true, 'surefoot', ''::text);
+SELECT set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') = 'remote_apply'
+    THEN 'remote_apply' ELSE 'on' END, true), pg_logical_emit_message(true, 'surefoot', ''::text);
 
 -- name: find_ready
 -- Of each queue the foremost rows that nobody has, and those that slept until now, which this worker can run.
@@ -157,6 +158,10 @@ SELECT extract(epoch FROM clock_timestamp())::double precision;
 -- name: appear
 -- Hold this owner's mark as long as this connection lives.
 SELECT pg_advisory_lock(hashtextextended('surefoot {schema} ' || %b::text, 0));
+
+-- name: vanish
+-- Drop all marks of this connection.
+SELECT pg_advisory_unlock_all();
 
 -- name: is_gone
 -- True if nobody holds this owner's mark (the look itself ends with this statement). Not so if it never held one, or

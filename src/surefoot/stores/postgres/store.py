@@ -26,6 +26,7 @@ from ...core.writes import Answer, Join, Write
 from ..base import Overlay
 from ..records import open_effect, open_owner, open_run
 from .connection import (
+    LOCK_TIMEOUT,
     ONCE_MORE,
     UNIQUE,
     Link,
@@ -45,6 +46,7 @@ from .sight import Memory, Sight, changes_records, remember
 
 R = TypeVar("R", Run, Effect)
 ATTEMPTS_MAX = 40
+LOCK_WAITS_MAX = 3
 READ_TRIES = 3
 LEASE_BOOT = "postgresql"
 """Leases run on the database's clock, which goes on through restarts and failovers: there is only one boot."""
@@ -108,13 +110,14 @@ class PostgresStore:
                 raise
 
     def _transact(self, writes: Sequence[Write], again: bool) -> list[Answer]:
-        last = ""
+        last, waited = "", 0
         for attempt in range(ATTEMPTS_MAX):
             try:
                 answers = self._attempt(writes, again, fresh=again or attempt > 0)
             except psycopg.Error as error:
                 last = self._address.scrub(str(error))
-                if error.sqlstate not in ONCE_MORE and error.sqlstate != UNIQUE:
+                waited += error.sqlstate == LOCK_TIMEOUT
+                if (error.sqlstate not in ONCE_MORE and error.sqlstate != UNIQUE) or waited == LOCK_WAITS_MAX:
                     raise NotCommitted(f"{self._address.shown} refused the write: {last}") from None
             else:
                 if answers is not None:
