@@ -37,12 +37,13 @@ COMMANDS_MAX = 60
 class World:
     """One store and one provider, and a process that is started again and again."""
 
-    def __init__(self, promise: str, *, connected: bool = True) -> None:
+    def __init__(self, promise: str, *, connected: bool = True, alive: bool = False) -> None:
         kind, self.receiver = PROMISES[promise]
         self.clock, self.store = FakeClock(), MemoryStore()
         self.endpoint = TokenEndpoint(kind, Ledger(), now=self.clock.lease_now, grace_seconds=600.0)
         self.revoked: list[str] = []
-        self.first = Token(refresh_token=self.sign_in("one").refresh_token)
+        token = self.sign_in("one")
+        self.first = token if alive else Token(refresh_token=token.refresh_token)
         if connected:
             self.after(lambda held: held.connect(self.first))
 
@@ -88,12 +89,12 @@ class World:
 
 
 def each_death(
-    promise: str, when: str, job: Callable[[World, Credential], object], *, connected: bool = True
+    promise: str, when: str, job: Callable[[World, Credential], object], *, connected: bool = True, alive: bool = False
 ) -> list[tuple[World, str]]:
     """A world for every command that the job makes, in which it died there."""
     worlds: list[tuple[World, str]] = []
     for number in range(1, COMMANDS_MAX):
-        world = World(promise, connected=connected)
+        world = World(promise, connected=connected, alive=alive)
         struck = world.die_at(number, when, lambda held, world=world: job(world, held))
         if not struck:
             return worlds
@@ -103,8 +104,14 @@ def each_death(
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("promise", PROMISES)
-def test_a_refresh_that_dies_anywhere_gives_no_token_that_is_not_good(promise: str, when: str) -> None:
-    worlds = each_death(promise, when, lambda world, held: held.access_token())
+@pytest.mark.parametrize("is_forced", [False, True], ids=["due", "forced"])
+def test_a_refresh_that_dies_anywhere_gives_no_token_that_is_not_good(promise: str, when: str, is_forced: bool) -> None:
+    """Also while the old access token still looks alive: the newest refresh decides."""
+
+    def refresh(world: World, held: Credential) -> None:
+        held.access_token(refused=held.access_token() if is_forced else None)
+
+    worlds = each_death(promise, when, refresh, alive=is_forced)
     assert len(worlds) >= 5 and {"Commit", "SendEffect"} <= {struck for _, struck in worlds}
     may_repeat, parked = promise not in ("strict", "family_revocation"), 0
     for world, struck in worlds:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from surefoot import Attempt, Surefoot, UsageError
+from surefoot.core.commands import Commit
 from surefoot.core.effect import Status
 from surefoot.credentials import (
     Credential,
@@ -24,6 +25,7 @@ from surefoot.credentials import (
     strict,
 )
 from surefoot.credentials.exchange import outside_any_run
+from surefoot.testing.crash import SimulatedCrash, abandon, crash_at
 from surefoot.testing.oauth import Fault, Promise
 from tests.credentials.world import KEY, OTHER_KEY, World
 
@@ -59,6 +61,14 @@ def test_an_answer_that_says_nothing_is_asked_for_again_where_that_is_allowed(
     world.endpoint.faults = [fault, fault]
     assert world.endpoint.use(world.credential.access_token()) == 200
     assert "revoked" not in world.whats() and world.open_effects() == []
+
+
+def test_a_refused_client_between_two_tries_says_nothing_about_the_first(worlds: Callable[..., World]) -> None:
+    world = worlds(Promise.GRACE, grace(600))
+    world.clock.advance(3600)
+    world.endpoint.faults = [Fault.LOST, Fault.CLIENT, Fault.TOO_MANY]
+    assert world.endpoint.use(world.credential.access_token()) == 200
+    assert world.whats() == ["exchanged", "exchanged", "served"] and world.open_effects() == []
 
 
 def test_only_half_of_the_grace_is_relied_on(worlds: Callable[..., World]) -> None:
@@ -129,36 +139,51 @@ def test_an_endpoint_that_is_down_is_tried_for_the_budget_and_then_again(worlds:
     assert world.endpoint.use(held.access_token()) == 200 and world.open_effects() == []
 
 
-def test_a_late_answer_of_a_sender_that_was_given_up_makes_it_whole_again(worlds: Callable[..., World]) -> None:
-    """It stood still past its lease; another process parked its refresh; then it wakes and brings the token."""
-    world, seen = worlds(first=None), list[str]()
-    other = Surefoot(world.surefoot.store, clock=world.clock)
+class StoodStill:
+    """A sender that stood still past its lease, while another process parked its refresh; then it brings the token."""
 
-    def refresh(attempt: Attempt, refresh_token: str) -> Any:
-        answer = world.exchange(attempt, refresh_token)
-        if not seen:
-            seen.append("stood still")
-            world.clock.advance(3000)
-            ask_elsewhere(other)
-        return answer
+    def __init__(self, world: World) -> None:
+        self.world, self.seen = world, list[str]()
+        self.other = Surefoot(world.surefoot.store, clock=world.clock)
+        self.held = world.another(self.refresh)
+        self.twin = Credential("b", refresh=self.refresh, receiver=strict(), key=lambda: KEY)
+        world.clock.advance(3600)
 
-    def ask_elsewhere(surefoot: Surefoot) -> None:
-        def ask() -> None:
-            with outside_any_run(surefoot.engine), pytest.raises(NeedsReconnect):
-                twin.access_token()
-            seen.append("parked")
-
-        thread = threading.Thread(target=ask)
+    def refresh(self, attempt: Attempt, refresh_token: str) -> Any:
+        answer = self.world.exchange(attempt, refresh_token)
+        self.world.clock.advance(3000)
+        thread = threading.Thread(target=self.ask_elsewhere)
         thread.start()
         thread.join()
+        return answer
 
-    held, twin = world.another(refresh), Credential("b", refresh=refresh, receiver=strict(), key=lambda: KEY)
-    with Surefoot(world.surefoot.store, clock=world.clock, lease=5):
-        world.clock.advance(3600)
-        token = held.access_token()
-    assert seen == ["stood still", "parked"]
+    def ask_elsewhere(self) -> None:
+        with outside_any_run(self.other.engine), pytest.raises(NeedsReconnect):
+            self.twin.access_token()
+        self.seen.append("parked")
+
+
+def test_a_late_answer_of_a_sender_that_was_given_up_makes_it_whole_again(worlds: Callable[..., World]) -> None:
+    world = worlds(first=None)
+    scene = StoodStill(world)
+    with scene.other, Surefoot(world.surefoot.store, clock=world.clock, lease=5):
+        token = scene.held.access_token(min_seconds=0)
+    assert scene.seen == ["parked"]
     assert world.endpoint.use(token) == 200 and world.whats() == ["exchanged", "served"]
-    other.close()
+
+
+def test_a_late_answer_whose_sender_died_right_after_is_adopted_by_the_next_asker(worlds: Callable[..., World]) -> None:
+    world = worlds(first=None)
+    scene = StoodStill(world)
+    sender = Surefoot(world.surefoot.store, clock=world.clock, lease=5)
+    driver = crash_at(2, when="after", kind=Commit).drive(sender)
+    with pytest.raises(SimulatedCrash):
+        scene.held.access_token()
+    abandon(sender)
+    assert driver.struck == "Commit" and scene.seen == ["parked"]
+    with scene.other, outside_any_run(scene.other.engine):
+        token = scene.twin.access_token(min_seconds=0)
+    assert world.endpoint.use(token) == 200 and world.whats() == ["exchanged", "served"]
 
 
 # --- authorizations -----------------------------------------------------------------------------------------------
@@ -253,6 +278,7 @@ def test_keys_are_rotated_without_an_interruption(worlds: Callable[..., World]) 
 def test_a_key_that_is_missing_is_found_out_before_anything_is_sent(worlds: Callable[..., World]) -> None:
     world, keys = worlds(first=None), [KEY]
     held = world.another(world.exchange, key=lambda: keys)
+    held.access_token()
     world.clock.advance(3600)
     keys.clear()
     with pytest.raises(WrongKey, match="SUREFOOT_SECRET_KEY"):
@@ -263,6 +289,27 @@ def test_a_key_that_is_missing_is_found_out_before_anything_is_sent(worlds: Call
     assert world.whats() == []
     keys[:] = [KEY]
     assert world.endpoint.use(held.access_token()) == 200
+
+
+def test_a_vault_that_fails_after_the_exchange_loses_no_token(worlds: Callable[..., World]) -> None:
+    world, is_up = worlds(first=None), [True]
+
+    def key() -> bytes:
+        if not is_up[0]:
+            raise OSError("the vault is down")
+        return KEY
+
+    def refresh(attempt: Attempt, refresh_token: str) -> Any:
+        answer = world.exchange(attempt, refresh_token)
+        is_up[0] = False
+        return answer
+
+    held = world.another(refresh, key=key)
+    world.clock.advance(3600)
+    with pytest.raises(WrongKey, match="OSError"):
+        held.access_token()
+    is_up[0] = True
+    assert world.endpoint.use(held.access_token()) == 200 and world.whats() == ["exchanged", "served"]
 
 
 def test_a_box_opens_only_in_its_own_place(worlds: Callable[..., World], tmp_path: Path) -> None:
