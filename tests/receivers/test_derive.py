@@ -110,6 +110,18 @@ def test_past_the_window_an_empty_answer_counts_only_where_it_may_be_acted_on() 
             assert contract.absence >= (receiver.action.past is Do.LOOKUP_THEN_RESEND), receiver.id
 
 
+def test_a_lookup_that_does_not_show_everything_proves_nothing_whatever_is_done_past_the_window() -> None:
+    partial = Lookup(how="list", by="reference", kind=LookupKind.LIST)
+    assert receiver_with().contract.absence
+    assert not receiver_with(lookups=(partial,)).contract.absence
+    assert not receiver_with(lookups=()).contract.absence
+
+
+def test_a_key_is_quoted_only_where_the_wire_wants_it() -> None:
+    quoted = [receiver.id for receiver in ONE_CONTRACT if receiver.contract.quoted]
+    assert quoted == ["ietf.idempotency_key"]
+
+
 def test_half_of_a_window_is_relied_on_and_nothing_of_an_unknown_one() -> None:
     for receiver in ONE_CONTRACT:
         contract = receiver.contract
