@@ -45,7 +45,7 @@ FIELDS = {
     " budget_seconds fence owner created_at updated_at receipt reason attempts unresolved unsent unsent_at"
     " first_sent_at attempted_at deadline_at doubted_at compensates evidence stamp holder scope can_ask taken_over"
     " generation",
-    Evidence: "at kind found text value who attempt",
+    Evidence: "at kind found text value who attempt retry_after",
     Contract: "kind receiver window_seconds bound margins lag_seconds asks_by absence place key_name quoted shape length"
     " prefix answers stores_refusals at_least_once owned",
     Margins: "window_factor safety_seconds clock_skew_seconds unknown_window_seconds short_window_seconds"

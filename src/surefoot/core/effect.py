@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from .contract import Contract
+from .ids import next_key, render_key
 
 
 class Status(StrEnum):
@@ -79,6 +80,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Kinds: `answer` (of an attempt), `lookup` (found, absent, several, error), `late` (a stale owner's answer),
     `decision` (a person's), `disagreement` (another request under this identity), `claim` (a change of owner).
+    `retry_after`: how many seconds later the receiver wants the next try.
     """
 
     at: float
@@ -88,6 +90,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     value: bytes = b""
     who: str = ""
     attempt: int = 0
+    retry_after: float = 0.0
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -136,14 +139,13 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One move: what, when, and what it brings along. `sent_key` replaces a key that is used up."""
+    """One move: what, when, and what it brings along."""
 
     do: Do
     at: float
     receipt: bytes = b""
     reason: str = ""
     deadline_at: float = 0.0
-    sent_key: str = ""
     evidence: Evidence | None = None
 
 
@@ -176,6 +178,25 @@ def _worth(evidence: Evidence, attempt: int) -> int:
     if evidence.kind == "disagreement":
         return 1
     return 0 if evidence.attempt < attempt else 2
+
+
+def last_answer(effect: Effect) -> str:
+    """What the answer to the last attempt was found to mean; "" when there was none."""
+    for evidence in reversed(effect.evidence):
+        if evidence.kind == "answer":
+            return evidence.found if evidence.attempt == effect.attempts else ""
+    return ""
+
+
+def is_used_up(effect: Effect) -> bool:
+    """True if the key can do no more: the receiver said so, or drops a number once a later one has passed."""
+    return last_answer(effect) in ("spent", "expired") or effect.contract.shape == "sequence"
+
+
+def key_of(contract: Contract, key: str, at: float, generation: int = 0) -> str:
+    """The key as this receiver wants it, fixed when the intent is made, or when the one before is used up."""
+    bits = next_key(key, generation)
+    return render_key(bits, contract.shape, contract.length, prefix=contract.prefix, at=at)
 
 
 def _key_age(effect: Effect) -> float:
@@ -212,7 +233,8 @@ def apply(effect: Effect, event: Event) -> Effect:
             doubted = effect.doubted_at or event.at
             return replace(after, unresolved=effect.unresolved + 1, doubted_at=doubted, reason=event.reason)
         case Do.ABSENT | Do.DID_NOT_HAPPEN:
-            renewed = bool(event.sent_key)
+            renewed = is_used_up(effect)
+            generation = effect.generation + renewed
             return replace(
                 after,
                 unresolved=0,
@@ -221,8 +243,8 @@ def apply(effect: Effect, event: Event) -> Effect:
                 first_sent_at=0.0 if renewed else _key_age(effect),
                 doubted_at=0.0,
                 taken_over=False,
-                sent_key=event.sent_key or effect.sent_key,
-                generation=effect.generation + renewed,
+                sent_key=key_of(effect.contract, effect.key, event.at, generation) if renewed else effect.sent_key,
+                generation=generation,
                 reason=event.reason,
             )
         case Do.CONFIRM | Do.HAPPENED:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import msgspec
 
+from .dispatch import Served
+
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """One process that works on this store."""
+    """One process that works on this store. `serves`: what it takes from queues, while it is a worker."""
 
     id: int
     pid: int
@@ -20,6 +22,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float
     lease_until: float
     stamp: int = 0
+    serves: Served | None = None
 
     def name(self) -> str:
         """For messages."""

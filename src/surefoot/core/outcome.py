@@ -48,4 +48,5 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     receipt: bytes = b""
     reason: str = ""
     code: int | str | None = None
+    retry_after: float = 0.0
     value: Any = None

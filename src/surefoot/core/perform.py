@@ -11,12 +11,11 @@ from msgspec.structs import replace
 
 from . import policy
 from .commands import AskReceiver, Commit, Flow, Look, Now, ReadEffect, Record, RenewLease, SendEffect, Sleep, ask
-from .contract import Contract
 from .digest import digest, short_digest
-from .effect import TERMINAL, Do, Effect, Event, Evidence, Status, apply
+from .effect import TERMINAL, Do, Effect, Event, Evidence, Status, apply, key_of
 from .errors import CancelRequested, Damaged, Disagreement, EffectMoved, ScopeChanged
 from .flows import POLL_SECONDS, EffectCall, RunState, Taken, check, mark, preview_of, spill, unspill
-from .ids import branch_of, derive_key, next_key, render_key
+from .ids import branch_of, derive_key
 from .journal import Branch, Draft, Entry, EntryKind
 from .outcome import Answered
 from .writes import Blobs, ParkUnasked, RecordEffect, TakeEffect, Verdict
@@ -163,7 +162,7 @@ def _proposal(
         contract=call.contract,
         request=request,
         request_digest=digest(call.arguments),
-        sent_key=sent_key_of(call.contract, key, now),
+        sent_key=key_of(call.contract, key, now),
         timeout_seconds=call.timeout_seconds,
         budget_seconds=call.budget_seconds,
         owner=state.owner,
@@ -178,12 +177,6 @@ def _proposal(
         can_ask=call.can_ask,
     )
     return effect, blobs
-
-
-def sent_key_of(contract: Contract, key: str, at: float, generation: int = 0) -> str:
-    """The key as this receiver wants it."""
-    bits = next_key(key, generation)
-    return render_key(bits, contract.shape, contract.length, prefix=contract.prefix, at=at)
 
 
 def _settle(
@@ -213,10 +206,8 @@ def _settle(
             case policy.Adopt(receipt):
                 event = Event(do=Do.CONFIRM, at=now, receipt=receipt, reason="a late answer proves it")
                 effect, recorded = yield from _finish(state, effect, event, outcome)
-            case policy.Absent(why, used_up):
-                renewed = sent_key_of(effect.contract, effect.key, now, effect.generation + 1) if used_up else ""
-                event = Event(do=Do.ABSENT, at=now, reason=why, sent_key=renewed)
-                effect = yield from _record(state, effect, event)
+            case policy.Absent(why):
+                effect = yield from _record(state, effect, Event(do=Do.ABSENT, at=now, reason=why))
             case policy.GiveUp(why):
                 event = Event(do=Do.GIVE_UP, at=now, reason=why)
                 effect, recorded = yield from _finish(state, effect, event, outcome)

@@ -13,7 +13,7 @@ from typing import assert_never
 import msgspec
 
 from .contract import UNKEYED_CODES, Bound, Kind
-from .effect import Do, Effect, Evidence, Status
+from .effect import Do, Effect, Evidence, Status, last_answer
 from .outcome import Answered
 
 SEND_SLACK_SECONDS = 2.0
@@ -22,6 +22,7 @@ SEND_SLACK_SECONDS = 2.0
 LOOKUP_ERRORS_MAX = 8
 FIRST_DELAY_SECONDS = 0.5
 DELAY_SECONDS_MAX = 60.0
+RETRY_AFTER_SECONDS_MAX = 600.0
 
 
 class Send(msgspec.Struct, frozen=True):
@@ -54,10 +55,9 @@ class Adopt(msgspec.Struct, frozen=True):
 
 
 class Absent(msgspec.Struct, frozen=True):
-    """Enough clear answers say that it did not happen; when its key is `used_up`, the next try takes another."""
+    """Enough clear answers say that it did not happen."""
 
     why: str
-    used_up: bool = False
 
 
 class GiveUp(msgspec.Struct, frozen=True):
@@ -84,7 +84,7 @@ def next_move(effect: Effect, now: float, *, can_ask: bool) -> Move:
         return Park(effect.reason)
     if effect.status is Status.INTENDED:
         return _send_unsent(effect, now)
-    told = _last_answer(effect)
+    told = last_answer(effect)
     if told in _NOT_REPEATED:
         return _ask(effect, now) if can_ask and told != "changed_payload" else Park(_NOT_REPEATED[told])
     contract = effect.contract
@@ -128,13 +128,13 @@ def protected_until(effect: Effect) -> float:
 def _send_unsent(effect: Effect, now: float) -> Move:
     if effect.unsent and now > effect.unsent_at + effect.budget_seconds:
         return GiveUp(f"it could not be sent for {effect.budget_seconds:g} s ({effect.unsent} tries): {effect.reason}")
-    due = effect.attempted_at + delay_seconds(effect.unsent) if effect.unsent else 0.0
+    due = max(effect.attempted_at + delay_seconds(effect.unsent), retry_at(effect)) if effect.unsent else 0.0
     return Send() if now >= due else Wait(due, "waiting to try again what was certainly not sent")
 
 
 def _repeat(effect: Effect, now: float, until: float, can_ask: bool) -> Move:
     """A repeat is harmless until `until` (0: for ever); later, ask; else park."""
-    told, margins = _last_answer(effect), effect.contract.margins
+    told, margins = last_answer(effect), effect.contract.margins
     if until and now >= until:
         why = f"first sent at {effect.first_sent_at:.0f}, protected until {until:.0f}: the key no longer protects"
     elif told == "refused":
@@ -148,16 +148,17 @@ def _repeat(effect: Effect, now: float, until: float, can_ask: bool) -> Move:
     elif now > effect.doubted_at + effect.budget_seconds:
         why = f"in doubt for more than {effect.budget_seconds:g} s and {effect.unresolved} tries"
     else:
-        due = effect.attempted_at + (delay_seconds(effect.unresolved) if told else 0.0)
+        due = max(effect.attempted_at + (delay_seconds(effect.unresolved) if told else 0.0), retry_at(effect))
         return Send(until) if now >= due else Wait(due, "a repeat under the same key is harmless; backing off")
     return _ask(effect, now) if can_ask else Park(why)
 
 
-def _last_answer(effect: Effect) -> str:
+def retry_at(effect: Effect) -> float:
+    """From when on the receiver wants to be asked again, by its answer to the last attempt; at most ten minutes off."""
     for evidence in reversed(effect.evidence):
-        if evidence.kind == "answer":
-            return evidence.found if evidence.attempt == effect.attempts else ""
-    return ""
+        if evidence.kind == "answer" and evidence.attempt == effect.attempts:
+            return evidence.at + min(evidence.retry_after, RETRY_AFTER_SECONDS_MAX) if evidence.retry_after else 0.0
+    return 0.0
 
 
 def settled_at(effect: Effect) -> float:
@@ -177,12 +178,11 @@ def _ask(effect: Effect, now: float) -> Move:
     clear = [e.at for e in answers if e.found == "absent" and e.at >= settled]
     if len(clear) >= contract.margins.clear_nos:
         why = f"the receiver showed nothing at {clear[0]:.3f} and at {clear[-1]:.3f}"
-        told = _last_answer(effect)
-        if told == "landed":
+        if last_answer(effect) == "landed":
             return Park(f"the receiver said that it happened, but {why}")
         if not contract.absence:
             return Park(f"{why}, which proves nothing: it may drop or delay what it shows")
-        return Absent(why, told in ("spent", "expired"))
+        return Absent(why)
     due = 0.0
     if clear:
         due = clear[-1] + lag
@@ -214,7 +214,15 @@ def judge(effect: Effect, answer: Answered) -> Do:
 def answer_evidence(effect: Effect, answer: Answered, at: float, kind: str = "answer") -> Evidence:
     """The answer as evidence of the attempt it belongs to."""
     text = answer.reason if answer.code is None else f"{answer.code}: {answer.reason}"
-    return Evidence(at=at, kind=kind, found=answer.kind, text=text[:500], value=answer.receipt, attempt=effect.attempts)
+    return Evidence(
+        at=at,
+        kind=kind,
+        found=answer.kind,
+        text=text[:500],
+        value=answer.receipt,
+        attempt=effect.attempts,
+        retry_after=answer.retry_after,
+    )
 
 
 def send_until(now: float, until: float) -> float:

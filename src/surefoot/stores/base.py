@@ -27,10 +27,8 @@ class Store(Protocol):
     lease_boot: str
     """Names the boot of the lease clock: lease times of another boot mean nothing."""
 
-    @property
-    def board(self) -> Board:
-        """Queues, mail and processes, for reading."""
-        ...
+    board: Board
+    """Queues, mail and processes, for reading."""
 
     def transact(self, writes: Sequence[Write], *, again: bool = False) -> list[Answer]:
         """Decide and save all of `writes` in order, in one commit; one answer each. Durable when it returns."""

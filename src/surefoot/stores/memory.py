@@ -14,7 +14,7 @@ from ..core.lease import Owner
 from ..core.mail import Mail
 from ..core.run import Run, RunStatus
 from ..core.view import Answer, Write
-from .base import Overlay, is_ready
+from .base import Board, Overlay, is_ready
 
 
 class MemoryStore:
@@ -34,6 +34,7 @@ class MemoryStore:
         self._queues: dict[str, Queue] = {}
         self._mail: dict[str, list[Mail]] = {}
         self.present: set[int] = set()
+        self.board: Board = self
 
     def transact(self, writes: Sequence[Write], *, again: bool = False) -> list[Answer]:
         """Decide all, then save all."""
@@ -139,11 +140,6 @@ class MemoryStore:
                 if (not statuses or effect.status in statuses) and (not run_id or effect.run == run_id)
             ]
         return sorted(found, key=lambda effect: effect.created_at, reverse=True)[:limit]
-
-    @property
-    def board(self) -> MemoryStore:
-        """Queues, mail and processes."""
-        return self
 
     def next_due(self, served: Served) -> float | None:
         """When the earliest run that this worker could take is due."""

@@ -22,7 +22,7 @@ from ...core.lease import Owner
 from ...core.mail import Mail
 from ...core.run import UNFINISHED, Run, RunStatus
 from ...core.writes import Answer, Write
-from ..base import Overlay
+from ..base import Board, Overlay
 from ..records import encode, open_effect, open_owner, open_run, sealed
 from .connection import (
     BUSY_SLICE_MS,
@@ -75,7 +75,7 @@ class SqliteStore:
         self._forget(0)
         self._commits = 0
         self._last_keys: dict[str, str] = {}
-        self.board = SqliteBoard(self._read_rows)
+        self.board: Board = SqliteBoard(self._read_rows)
         if left_over and self.path.stat().st_size <= CHECKED_BYTES_MAX:
             self._refuse_damage()
 
