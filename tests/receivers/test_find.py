@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,14 @@ def test_an_unknown_name_is_refused_with_the_nearest(name: str, nearest: str) ->
         receivers.get(name)
 
 
-@pytest.mark.parametrize("name", ["", "../stripe.v1", "stripe.v1.toml", "/etc/passwd", "STRIPE.V1"])
+@pytest.mark.parametrize("name", ["", None, 3, ["stripe.v1"], "stripe\nv1", "x" * 300])
+def test_a_name_is_a_printable_text(name: Any) -> None:
+    for use in (receivers.get, lambda given: receivers.define(given, class_="none", stakes="money")):
+        with pytest.raises(UsageError, match="of a receiver"):
+            use(name)
+
+
+@pytest.mark.parametrize("name", ["../stripe.v1", "stripe.v1.toml", "/etc/passwd", "STRIPE.V1"])
 def test_a_name_is_no_path(name: str) -> None:
     with pytest.raises(UsageError, match="no receiver is named"):
         receivers.get(name)

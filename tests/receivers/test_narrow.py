@@ -126,6 +126,15 @@ def test_an_effect_takes_a_receiver_as_its_contract() -> None:
     assert charge.contract == receivers.get("stripe.v1").contract
 
 
+def test_an_effect_of_a_pair_says_which_half_to_take() -> None:
+    with pytest.raises(UsageError, match=r"\.prepare for the effect that prepares and \.commit"):
+        effect(receivers.get("gmail.send"))(lambda attempt: None)
+    assert (
+        effect(receivers.get("gmail.send").commit, name="commit half")(lambda attempt: None).contract.receiver
+        == "gmail.send"
+    )
+
+
 # --- define -----------------------------------------------------------------------------------------------------
 
 

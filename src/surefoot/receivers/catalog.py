@@ -10,6 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from ..core.errors import UsageError
+from ..core.ids import check_id
 from .load import load
 from .load import names as names
 from .model import Receiver
@@ -27,7 +28,7 @@ def get(name: str, *, now: float | None = None) -> Receiver:
 
     `now` is in seconds since the epoch, else the machine's clock. UsageError names the nearest ids when there is none.
     """
-    receiver = load(name)
+    receiver = load(check_id(name, "the name of a receiver"))
     if name not in _warned and (days := age_days(receiver, _now() if now is None else now)) > OLD_AFTER_DAYS:
         _warned.add(name)
         warnings.warn(
@@ -83,4 +84,4 @@ def define(id: str, **facts: Any) -> Receiver:
     """
     from .narrow import build
 
-    return build(id, facts)
+    return build(check_id(id, "the id of a receiver"), facts)
