@@ -1,5 +1,7 @@
 """Surefoot makes AI agents crash-safe: a journal, effects with a receiver's contract, and a crash test."""
 
+from typing import TYPE_CHECKING, Any
+
 from .core.contract import Answers, Contract, Margins, keyed, lookup, natural, opaque
 from .core.errors import (
     Abandoned,
@@ -30,6 +32,7 @@ from .core.errors import (
 from .core.outcome import Confirmed, InDoubt
 from .effects.attempt import Attempt
 from .effects.effect import Effect, compensate, effect
+from .effects.reading import Reading, Unsuccessful
 from .effects.transactional import create_receipts_table, same_transaction
 from .runtime.app import Surefoot
 from .runtime.choices import first, now, patched, random, sleep, sleep_until, timeout, uuid, wait_for
@@ -38,6 +41,9 @@ from .runtime.fork import map as map  # noqa: A004
 from .runtime.handle import Handle
 from .runtime.step import Step, Workflow, step, workflow
 from .runtime.view import RunView
+
+if TYPE_CHECKING:
+    from .credentials import Credential
 
 __version__ = "0.1.0"
 
@@ -48,6 +54,7 @@ __all__ = [
     "CommitUnknown",
     "Confirmed",
     "Contract",
+    "Credential",
     "Damaged",
     "Disagreement",
     "Diverged",
@@ -60,6 +67,7 @@ __all__ = [
     "NotCommitted",
     "NotDeterministic",
     "NotSent",
+    "Reading",
     "Refused",
     "RunBusy",
     "RunCancelled",
@@ -75,6 +83,7 @@ __all__ = [
     "StoreRefused",
     "Surefoot",
     "SurefootError",
+    "Unsuccessful",
     "UsageError",
     "ValueRefused",
     "Workflow",
@@ -100,3 +109,12 @@ __all__ = [
     "wait_for",
     "workflow",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What most programs never use is imported when it is first asked for."""
+    if name == "Credential":
+        from .credentials import Credential
+
+        return Credential
+    raise AttributeError(f"module 'surefoot' has no attribute {name!r}")

@@ -200,13 +200,14 @@ def classify_error(
 
 def answered(reading: Reading, codec: Codec) -> Answered:
     """The reading as it is recorded. Where it says that the effect happened, its body is the receipt if it fits."""
+    later = reading.retry_after or 0.0
     match reading.kind:
         case Says.LANDED:
             return Answered(kind="landed", receipt=_receipt(reading, codec), reason=reading.reason, code=reading.code)
         case Says.NOT_SENT:
             return Answered(kind="unsent", reason=reading.reason)
         case Says.IN_DOUBT:
-            return Answered(kind="unknown", reason=reading.reason, code=reading.code)
+            return Answered(kind="unknown", reason=reading.reason, code=reading.code, retry_after=later)
         case (
             Says.REFUSED
             | Says.IN_FLIGHT
@@ -216,7 +217,7 @@ def answered(reading: Reading, codec: Codec) -> Answered:
             | Says.EXPIRED
             | Says.NOT_PROCESSED
         ):
-            return Answered(kind=reading.kind.value, reason=reading.reason, code=reading.code)
+            return Answered(kind=reading.kind.value, reason=reading.reason, code=reading.code, retry_after=later)
         case _:
             assert_never(reading.kind)
 
