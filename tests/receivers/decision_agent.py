@@ -19,7 +19,7 @@ import msgspec
 
 import surefoot.stores.sqlite.store
 from surefoot import Disagreement, Exists, Refused, RunWaiting, Several, Surefoot, effect, workflow
-from surefoot.core.commands import Look, SendEffect
+from surefoot.core.commands import Look, SendEffect, Sleep
 from surefoot.core.contract import Contract, Meaning
 from surefoot.core.effect import Do, Event, Evidence, Status
 from surefoot.core.perform import sent_key_of
@@ -150,10 +150,11 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def die_there(surefoot: Surefoot, where: str) -> None:
-    """Be killed before the last effect is sent, or at the first look after its answer was recorded."""
+def watch(surefoot: Surefoot, say: Say, where: str) -> None:
+    """Say when it first waits; be killed before the last effect is sent, or at the first look after it was recorded."""
     handlers = dict(surefoot.engine.sync_handlers)
     sent: list[str] = []
+    waited: list[str] = []
 
     def send(session: Any, command: Any) -> Any:
         if command.effect.name == "act" and where == "before":
@@ -167,7 +168,13 @@ def die_there(surefoot: Surefoot, where: str) -> None:
             die()
         return handlers[Look](session, command)
 
-    surefoot.engine.sync_handlers = {**handlers, SendEffect: send, Look: look}
+    def sleep(session: Any, command: Any) -> Any:
+        if "waits" not in waited:
+            waited.append("waits")
+            say("waits")
+        return handlers[Sleep](session, command)
+
+    surefoot.engine.sync_handlers = {**handlers, SendEffect: send, Look: look, Sleep: sleep}
 
 
 def live(say: Say, told: dict[str, Any]) -> None:
@@ -175,7 +182,7 @@ def live(say: Say, told: dict[str, Any]) -> None:
     job = msgspec.convert(told, Job)
     with Surefoot(job.db, clock=SharedClock(job.clock)) as surefoot:
         agent = Agent(say, job)
-        die_there(surefoot, job.kill)
+        watch(surefoot, say, job.kill)
         if job.decision:
             decide(surefoot, Do(job.decision))
         say("ready")

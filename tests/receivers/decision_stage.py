@@ -202,7 +202,7 @@ def two_at_once(stage: Stage) -> None:
     first = stage.start()
     stage.reach(first, point)
     second = stage.start(run="r2")
-    second.read(LIFE_SECONDS_MAX, until="ready")
+    stage.check(second.read(LIFE_SECONDS_MAX, until="waits"), f"the second did not wait: {second.lines[-3:]}")
     stage.check(len(stage.sends()) == 1, "the second process sent too")
     stage.check(stage.twin.release() == 1, "nothing was in flight")
     if point is ONE_KILLED:
