@@ -223,11 +223,11 @@ def answers(
         "expired": expired,
         "not_processed": not_processed,
     }
-    sorted_codes = {name: tuple(sorted(set(codes), key=str)) for name, codes in named.items()}
+    sorted_codes = {name: tuple(sorted(set(codes), key=repr)) for name, codes in named.items()}
     taken = {code for codes in sorted_codes.values() for code in codes}
     usual = tuple(code for code in REFUSING_CODES if code not in taken)
     usual = REFUSING_CODES if len(usual) == len(REFUSING_CODES) else usual
-    sorted_codes["refused"] = usual if refused is None else tuple(sorted(set(refused), key=str))
+    sorted_codes["refused"] = usual if refused is None else tuple(sorted(set(refused), key=repr))
     seen: dict[Code, str] = {}
     for name, codes in sorted_codes.items():
         for code in codes:
