@@ -21,8 +21,7 @@ import surefoot.stores.sqlite.store
 from surefoot import Disagreement, Exists, Refused, RunWaiting, Several, Surefoot, effect, workflow
 from surefoot.core.commands import Look, SendEffect, Sleep
 from surefoot.core.contract import Contract, Meaning
-from surefoot.core.effect import Do, Event, Evidence, Status
-from surefoot.core.perform import sent_key_of
+from surefoot.core.effect import Do, Event, Evidence, Status, key_of
 from surefoot.core.writes import DecideEffect, Verdict
 from surefoot.testing.twins import SharedClock
 
@@ -213,7 +212,7 @@ def decide(surefoot: Surefoot, do: Do) -> None:
 def live_plainly(say: Say, told: dict[str, Any]) -> None:
     """The same errand without Surefoot: a new key each life, and one plain retry, as most agents are written."""
     job = msgspec.convert(told, Job)
-    key = sent_key_of(job.contract, os.urandom(16).hex(), time.time())
+    key = key_of(job.contract, os.urandom(16).hex(), time.time())
     say("ready")
     for _ in range(2):
         try:

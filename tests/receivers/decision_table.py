@@ -207,9 +207,3 @@ def is_parked(cell: Cell) -> bool:
     if cell.point is BOTH_LIVE or cell.way is Way.REFUSED:
         return False
     return cell.way is Way.PARK or (cell.way is Way.ASK_PARK and not cell.point.acts)
-
-
-KNOWN = {
-    ("stripe.v1", TOLD_500_UNDONE): "a person who says that it did not happen sends it again under its spent key",
-}
-"""(receiver, point) -> what is known to be wrong there; red if it is not wrong any more."""

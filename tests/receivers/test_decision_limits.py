@@ -209,7 +209,6 @@ def test_a_number_that_may_have_been_overtaken_is_left_to_a_person(stage: Stage)
 
 
 @NUMBERED
-@pytest.mark.xfail(reason="a person's 'did not happen' sends it under the old number, which is dropped", strict=True)
 def test_a_person_who_says_that_it_did_not_happen_gets_it_sent_under_a_number_that_counts(stage: Stage) -> None:
     assert overtaken(stage).startswith("parked")
     assert stage.live(decision="did_not_happen").startswith("result")

@@ -494,13 +494,13 @@ def test_a_twin_of_nobody_is_refused_with_the_nearest_names() -> None:
 
 @pytest.mark.parametrize("name", receivers.names())
 def test_every_receiver_of_the_catalog_has_a_twin_that_takes_the_key_that_its_contract_makes(name: str) -> None:
-    from surefoot.core.perform import sent_key_of
+    from surefoot.core.effect import key_of
     from surefoot.testing.twins.of_receiver import behaviour_of
 
     receiver = receivers.get(name)
     behaviour = behaviour_of(receiver)
     if receiver.prepares is None and receiver.key.shape != "given" and receiver.token is None:
-        key = sent_key_of(receiver.contract, "0123456789abcdef" * 2, 1_800_000_000.0)
+        key = key_of(receiver.contract, "0123456789abcdef" * 2, 1_800_000_000.0)
         assert behaviour.why_malformed(key) == ""
     for operation in behaviour.operations.values():
         assert operation is not Sort.MIXED
