@@ -30,6 +30,7 @@ SUITES: list[list[str]] = [
         "pipelined or (any_command and memory and (timeout or late or not_performed))",
     ],
     ["tests/crash/test_two_processes.py"],
+    ["tests/core/test_answers.py", "tests/core/test_policy.py", "tests/core/test_perform.py"],
 ]
 
 
@@ -230,6 +231,42 @@ CHANGES = [
         "a failed attempt sends a second request at once",
         "    return session.may_begin(command) or command.call.send(session, command.effect)",
         '    if (late := session.may_begin(command)) is not None:\n        return late\n    answer = command.call.send(session, command.effect)\n    return answer if answer.kind == "landed" else command.call.send(session, command.effect)',
+    ),
+    Change(
+        "R4",
+        "core/perform.py",
+        "a resend goes to another account than the intent's",
+        "or effect.status is Status.PARKED or effect.scope == call.scope:",
+        "or effect.status is Status.PARKED or True:",
+    ),
+    Change(
+        "R5",
+        "core/policy.py",
+        "a short window is relied on by whoever takes over",
+        "    if contract.is_short and effect.taken_over:\n        return effect.first_sent_at\n",
+        "",
+    ),
+    Change("R5", "core/policy.py", "a used-up key is sent again", "    if told in _NOT_REPEATED:\n", "    if False:\n"),
+    Change(
+        "R5",
+        "core/policy.py",
+        "an empty answer counts where it proves nothing",
+        "        if not contract.absence:\n",
+        "        if False:\n",
+    ),
+    Change(
+        "R5",
+        "core/policy.py",
+        "a repeat that is refused for its credentials ends the effect",
+        "answer.code not in UNKEYED_CODES",
+        "True",
+    ),
+    Change(
+        "R6",
+        "core/policy.py",
+        "what the receiver says had landed is taken for absent",
+        '        if last_answer(effect) == "landed":\n',
+        "        if False:\n",
     ),
     Change(
         "R12",
