@@ -106,6 +106,10 @@ def test_a_claim_is_lost_when(found: Claim, view: View) -> None:
     assert isinstance(decide(found, ASKED, view), Doubt)
 
 
+def test_what_runs_in_the_askers_own_process_is_live_though_its_lease_could_not_be_renewed() -> None:
+    assert isinstance(decide(claim(lease_until=0.0), ASKED, VIEW._replace(runs_here=True)), Busy)
+
+
 def test_our_own_claim_after_an_unknown_commit_is_ours() -> None:
     assert decide(ASKED, ASKED, VIEW) == Run(ASKED)
 

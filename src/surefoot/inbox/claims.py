@@ -256,7 +256,7 @@ class Inbox:
 
     def _view(self, found: Claim, moment: Any) -> View:
         gone = found.owner != self._owner and found.standing is Standing.RUNNING and self._place.is_gone(found.owner)
-        return View(moment.boot, moment.lease_now, moment.at, gone)
+        return View(moment.boot, moment.lease_now, moment.at, gone, found.stamp in self._running)
 
     # --- threads, connections, heartbeat ----------------------------------------------------------------------------
 

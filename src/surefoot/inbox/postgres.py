@@ -26,7 +26,7 @@ def connect(url: str) -> Any:
     if synchronous == "off":
         connection.close()
         raise StoreRefused(
-            "expected synchronous_commit on, found off: a claim that was acknowledged could be lost, and its handler run "
+            "expected synchronous_commit on, found off: an acknowledged claim could be lost, and its handler run "
             "twice. Switch it on for this role or database."
         )
     if fsync == "off":

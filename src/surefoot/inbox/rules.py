@@ -73,12 +73,13 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class View(NamedTuple):
-    """What the asker knows while it decides: the time, and whether the claim's owner is certainly gone."""
+    """What the asker knows while it decides: the time, and whether the claim's owner is gone for certain, or itself."""
 
     boot: str
     lease_now: float
     at: float
     owner_is_gone: bool = False
+    runs_here: bool = False
 
 
 class Run(NamedTuple):
@@ -172,7 +173,7 @@ def is_live(claim: Claim, view: View) -> bool:
     """True while its owner may still be running the handler."""
     if claim.standing is not Standing.RUNNING or view.owner_is_gone or claim.boot != view.boot:
         return False
-    return claim.lease_until > view.lease_now
+    return view.runs_here or claim.lease_until > view.lease_now
 
 
 class Ending(NamedTuple):
