@@ -231,7 +231,8 @@ def test_terminated_connections_are_replaced_at_every_call(
         for call in calls:
             killed = db.execute(terminate).fetchone()
             assert killed is not None and killed[0] >= 1
-            assert call() is not NotImplemented
+            found = call()
+            assert not (isinstance(found, tuple) and found[-1] == 1), "an idle cut is noticed before anything is sent"
     assert slots(store) == ["pay", "a", "pay"]
 
 

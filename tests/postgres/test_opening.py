@@ -144,10 +144,10 @@ def test_a_role_without_rights_is_told_which(postgres: PrivatePostgres, postgres
         f"GRANT USAGE ON SCHEMA surefoot TO {role}",
         f"GRANT SELECT ON ALL TABLES IN SCHEMA surefoot TO {role}",
     )
-    assert "INSERT and UPDATE" in refusal(lambda: PostgresStore(weak))
+    assert "INSERT, UPDATE and DELETE" in refusal(lambda: PostgresStore(weak))
     run_sql(
         postgres_url,
-        f"GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA surefoot TO {role}",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA surefoot TO {role}",
         f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA surefoot TO {role}",
     )
     with Surefoot(weak) as sf:

@@ -116,25 +116,6 @@ def test_one_busy_key_does_not_hide_the_others(store: PostgresStore, place: Plac
     assert {run.id for run in one(store, claim(place, 11, 2)).runs} == {"busy000", "quiet"}
 
 
-def test_two_claims_that_saw_the_same_queue_do_not_both_save(store: PostgresStore, place: Place) -> None:
-    """Between one's decision and its save the other takes the last place that the limit leaves."""
-    store.transact([pending(place, f"r{n}", at=AT + n) for n in range(4)])
-    one(store, SetQueue(name="mails", limits=Limits(concurrency=1), at=AT, stamp=next(place.stamps)))
-    other = PostgresStore(store._address.conninfo, schema=store._address.schema)
-    send = store._send
-    calls: list[object] = []
-
-    def late(statement: object, parameters: object) -> object:
-        if not calls:
-            calls.append(one(other, claim(place, 22, 1)).verdict)
-        return send(statement, parameters)
-
-    store._send = late  # type: ignore[method-assign]
-    assert one(store, claim(place, 11, 1)).verdict is Verdict.ABSENT and calls == [Verdict.TOOK]
-    assert [row.owner for row in store.board.backlog() if row.owner] == [22]
-    other.close()
-
-
 def test_mail_is_kept_in_order_and_once(store: PostgresStore, place: Place) -> None:
     store.transact([place.start(), place.join()])
 
