@@ -137,6 +137,7 @@ class FakeEffect:
         self.names, self.arguments, self.branch = ("open_ticket",), b'{"who":"acme"}', Branch("")
         self.contract, self.identity, self.can_ask, self.compensates = contract, "ticket:acme", can_ask, compensates
         self.scope: tuple[tuple[str, str], ...] = ()
+        self.needs_approval: bool | str = False
         self.timeout_seconds, self.budget_seconds = 8.0, 300.0
 
     def register_undo(self, session: Any, settled: Any) -> None:

@@ -54,7 +54,7 @@ class Call:
         self.timeout_seconds = TIMEOUT_TICKS * TICK
         self.budget_seconds = setting.budget_ticks * TICK
         self.can_ask, self.variant = setting.can_ask, variant
-        self.scope = ()
+        self.scope, self.needs_approval = (), False
 
 
 class Hands:

@@ -30,6 +30,10 @@ class Now(Command[float], frozen=True):
     """The wall clock, in seconds since the epoch."""
 
 
+class Time(Command[float], frozen=True):
+    """The clock of timers, in seconds since the epoch: the store's own, or one that nobody can set."""
+
+
 class Commit(Command[Answer], frozen=True):
     """Write durably; answers when it is on disk, with the verdict."""
 

@@ -67,6 +67,47 @@ class Abandoned(SurefootError):
     """A person gave this effect up; it will not be sent, and nobody knows whether it happened."""
 
 
+class Denied(SurefootError):
+    """An approval was denied: by whom, why and when; `who` is "" when nobody decided in time."""
+
+    def __init__(self, id: str, who: str, why: str, at: float) -> None:
+        by = f"by {who}" if who else "since nobody decided in time"
+        super().__init__(f"approval {id} was denied {by}{why and ': ' + why}")
+        self.id, self.who, self.why, self.at = id, who, why, at
+        self.rebuild_args = (id, who, why, at)
+
+
+class NotApproved(SurefootError):
+    """No approval releases exactly this request of the effect; nothing was written or sent."""
+
+    def __init__(self, effect: str, asked: str, why: Sequence[str]) -> None:
+        found = "; ".join(why) or "no approval of it was granted in this run"
+        super().__init__(
+            f"effect {effect!r} needs approval, and this request has none.\n  asked for: {asked}\n  found: {found}\n"
+            "Nothing was written or sent. An approval releases exactly the request that was shown, once, and until it "
+            f"expires: surefoot.approve({effect}.request(...), by=..., within=...) with these arguments comes first."
+        )
+        self.effect, self.asked, self.why = effect, asked, tuple(why)
+        self.rebuild_args = (effect, asked, found)
+
+
+class ApprovalNotFound(SurefootError):
+    """Nobody asks for an approval of this id; the nearest ones are named."""
+
+    def __init__(self, id: str, near: Sequence[str]) -> None:
+        listed = f"; nearest: {', '.join(near)}" if near else ""
+        super().__init__(f"no approval {id!r} is asked for in this store{listed}; `surefoot approvals` lists them")
+        self.id, self.near = id, tuple(near)
+
+
+class ApprovalClosed(SurefootError):
+    """This approval cannot be decided (any more); `why` says what stands in the way. Nothing was changed."""
+
+    def __init__(self, id: str, why: str) -> None:
+        super().__init__(f"approval {id}: {why}. Nothing was changed.")
+        self.id, self.why = id, why
+
+
 class Disagreement(SurefootError):
     """Another request stands under the same identity. Both proposals are kept; nothing was sent for this one."""
 

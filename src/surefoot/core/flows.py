@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from .approval import Grants
 from .commands import (
     Commit,
     Execute,
@@ -63,6 +64,7 @@ class RunState:
         self.stamps, self.working, self.inline_bytes = stamps, working, inline_bytes
         self.root = self.replay.root
         self.open_effects: dict[str, Taken] = {}
+        self.grants = Grants()
         self.cut: set[str] = set()
 
     def is_settled(self) -> bool:
@@ -98,6 +100,7 @@ class EffectCall(Call, Protocol):
     can_ask: bool
     scope: tuple[tuple[str, str], ...]
     compensates: str
+    needs_approval: bool | str
 
     def register_undo(self, session: Any, settled: Any) -> None:
         """Remember how to undo it, now that it is confirmed."""

@@ -209,6 +209,17 @@ class Replay:
             self._unread[branch.path] -= 1
         return slot, entry
 
+    def take_beside(self, slot: str) -> Entry | None:
+        """The entry at exactly this slot, which stands beside one that was just taken."""
+        entry = self._recorded.pop(slot, None)
+        if entry is None:
+            return None
+        if slot in self._optional:
+            self._optional.discard(slot)
+        else:
+            self._unread[branch_of(slot)] -= 1
+        return entry
+
     def _former(self, branch: Branch, names: tuple[str, ...], occurrence: int) -> str:
         """The recorded slot of this use under a former name, or ""."""
         slots = (slot_of(branch.path, name, occurrence) for name in names[1:])

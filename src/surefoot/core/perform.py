@@ -10,10 +10,11 @@ import msgspec
 from msgspec.structs import replace
 
 from . import policy
-from .commands import AskReceiver, Commit, Flow, Look, Now, ReadEffect, Record, RenewLease, SendEffect, Sleep, ask
+from .approval import Grant, release_slot, shown, uses_in, wanted_digests
+from .commands import AskReceiver, Commit, Flow, Look, Now, ReadEffect, Record, RenewLease, SendEffect, Sleep, Time, ask
 from .digest import digest, short_digest
 from .effect import TERMINAL, Do, Effect, Event, Evidence, Status, apply, key_of
-from .errors import CancelRequested, Damaged, Disagreement, EffectMoved, ScopeChanged
+from .errors import CancelRequested, Damaged, Disagreement, EffectMoved, NotApproved, ScopeChanged
 from .flows import POLL_SECONDS, EffectCall, RunState, Taken, check, mark, preview_of, spill, unspill
 from .ids import branch_of, derive_key
 from .journal import Branch, Draft, Entry, EntryKind
@@ -42,6 +43,11 @@ def perform(state: RunState, call: EffectCall) -> Flow[tuple[Effect | None, Sett
     args_digest = short_digest(call.arguments)
     preview = preview_of(call.arguments)
     slot, entry = state.replay.take(call.branch, call.names, args_digest, preview, "effect")
+    if entry is not None:
+        used = state.replay.take_beside(release_slot(entry.slot))
+        _note_uses(state, [used] if used is not None else [])
+    elif call.needs_approval:
+        yield from _release(state, call, slot)
     if entry is not None and entry.kind == EntryKind.OUTCOME:
         return None, _decode_settled((yield from unspill(entry.value)))
     if entry is None:
@@ -51,6 +57,20 @@ def perform(state: RunState, call: EffectCall) -> Flow[tuple[Effect | None, Sett
         slot, key = entry.slot, entry.value.decode()
     outcome = Draft(EntryKind.OUTCOME, slot, args_digest, preview, b"", 0.0)
     return (yield from _perform(state, call, key, outcome, fresh=entry is None))
+
+
+def _release(state: RunState, call: EffectCall, slot: str) -> Flow[Grant]:
+    """The approval that releases exactly this request, used up by it; NotApproved when there is none."""
+    now = yield from ask(Time())
+    _note_uses(state, state.replay.unread())
+    asked = shown(call.names[0], call.arguments)
+    wanted = wanted_digests(call.names, call.needs_approval, call.arguments)
+    return state.grants.use(release_slot(slot), call.names, wanted, asked, now)
+
+
+def _note_uses(state: RunState, entries: list[Entry]) -> None:
+    for approval_id, slot in uses_in(entries):
+        state.grants.note_use(approval_id, slot)
 
 
 class _NeverTaken(Damaged):
@@ -81,8 +101,10 @@ def _perform(
                 value, blobs = spill(_encode(settled), state.inline_bytes)
                 yield Record(replace(outcome, value=value), blobs)
         return effect, settled
-    except (Disagreement, CancelRequested, ScopeChanged, _NeverTaken):
+    except (Disagreement, NotApproved, CancelRequested, ScopeChanged, _NeverTaken) as refused:
         state.open_effects.pop(key, None)
+        if isinstance(refused, Disagreement):
+            state.grants.give_back(release_slot(outcome.slot))
         raise
     finally:
         if state.working.get(key) is token:
@@ -116,6 +138,11 @@ def _take(state: RunState, call: EffectCall, key: str, outcome: Draft, fresh: bo
         vantage = yield from ask(Look(suspect))
         proposal, blobs = _proposal(state, call, key, identity, outcome, vantage.at)
         yield RenewLease(proposal.deadline_at)
+        release: Draft | None = None
+        if fresh and call.needs_approval:
+            grant = yield from _release(state, call, outcome.slot)
+            at_slot = release_slot(outcome.slot)
+            release = Draft(EntryKind.MARK, at_slot, b"", "", _encode(grant.id), vantage.at)
         intent = replace(outcome, kind=int(EntryKind.INTENT), value=key.encode(), at=vantage.at)
         write = TakeEffect(
             run_id=state.run_id,
@@ -124,6 +151,7 @@ def _take(state: RunState, call: EffectCall, key: str, outcome: Draft, fresh: bo
             vantage=vantage,
             names=call.names,
             draft=intent if fresh and state.run_id else None,
+            release=release,
             blobs=blobs,
             stamp=next(state.stamps),
         )

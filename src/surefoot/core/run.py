@@ -133,11 +133,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def apply_run(run: Run, do: RunDo, at: float, *, owner: int = 0, why: str = "", result: bytes = b"") -> Run:
     """The run after the move; raises IllegalMove for anything that the table does not hold.
 
-    A claim raises the fence token; every other move ends the ownership. What a run waited for ends with any move.
+    A claim raises the fence token; every other move ends the ownership. What a run waited for ends with any move, but
+    an approval that was asked for stays asked for, whoever has the run, until the run ends.
     """
     status = RUN_TRANSITIONS.get((run.status, do))
     if status is None:
         raise IllegalMove(f"a run that is {run.status} cannot {do}")
+    asked = () if status in FINAL else tuple(wait for wait in run.waits if wait.kind == "approval")
     if do is RunDo.CLAIM:
         claim = Claimed(at=at, owner=owner, fence=run.fence + 1, why=why)
         claims = (*run.claims, claim)[-CLAIMS_MAX:]
@@ -151,7 +153,7 @@ def apply_run(run: Run, do: RunDo, at: float, *, owner: int = 0, why: str = "", 
             claims=claims,
             reason=kept,
             wake_at=0.0,
-            waits=(),
+            waits=asked,
         )
     deaths = 0 if do is RunDo.RETRY else run.deaths
     return replace(
@@ -162,6 +164,6 @@ def apply_run(run: Run, do: RunDo, at: float, *, owner: int = 0, why: str = "", 
         reason=why,
         result=result,
         wake_at=0.0,
-        waits=(),
+        waits=asked,
         deaths=deaths,
     )

@@ -188,7 +188,7 @@ class TakeEffect(Write, frozen=True, kw_only=True):
     """Declare an intent and its first attempt, or take over the effect that stands under this identity.
 
     `effect` is the proposal, attempted. `draft` is the intent's journal entry. Without one, in a run, the intent was
-    recorded before, and nothing is created.
+    recorded before, and nothing is created. `release` says which approval is used for it.
     """
 
     fence: int
@@ -196,6 +196,7 @@ class TakeEffect(Write, frozen=True, kw_only=True):
     vantage: Vantage
     names: tuple[str, ...] = ()
     draft: Draft | None = None
+    release: Draft | None = None
     blobs: Blobs = ()
 
     def decide(self, view: View) -> Answer:
@@ -220,9 +221,9 @@ class TakeEffect(Write, frozen=True, kw_only=True):
         return self._take_over(view, held)
 
     def _record(self, view: View) -> None:
-        draft = self.draft
-        if draft is not None and not (view.again and view.has_entry(self.run_id, draft.slot, draft.kind)):
-            view.append(self.run_id, draft)
+        for draft in (self.release, self.draft):
+            if draft is not None and not (view.again and view.has_entry(self.run_id, draft.slot, draft.kind)):
+                view.append(self.run_id, draft)
         if self.blobs:
             view.put_blobs(self.blobs)
 

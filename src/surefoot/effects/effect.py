@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from ..core import perform
+from ..core.approval import EffectRequest
 from ..core.contract import Contract, Kind, Promises
 from ..core.effect import Effect as EffectRecord
 from ..core.effect import Status
@@ -50,6 +51,7 @@ class Effect(Named, Generic[P, R]):
         budget: timedelta | float = DEFAULT_BUDGET_SECONDS,
         name: str | None = None,
         formerly: str | tuple[str, ...] = (),
+        needs_approval: bool | str = False,
     ) -> None:
         """See `effect`."""
         super().__init__(function, "effect", name)
@@ -70,6 +72,7 @@ class Effect(Named, Generic[P, R]):
         if self.is_async and self.connect is not None:
             raise UsageError(f"effect {self.name!r}: same_transaction needs a def function, since DB-API blocks")
         self.arguments = ArgumentsCodec(function, f"effect {self.name!r}", skip=self.skip)
+        self.needs_approval = check_needs_approval(needs_approval, names[self.skip :], self.name)
         if isinstance(identity, str):
             check_identity(identity, names[self.skip :])
         if scope is not None and not callable(scope):
@@ -118,6 +121,11 @@ class Effect(Named, Generic[P, R]):
                 f"the compensation of {self.name!r} takes {first_name(function)!r}, but the instance is not recorded, "
                 "so nobody could give it one after a crash; write it without, as (attempt, receipt)"
             )
+        if options.get("needs_approval"):
+            raise UsageError(
+                f"the compensation of {self.name!r} cannot need approval: it also runs where a workflow has failed and "
+                "asks for nothing any more; make it an effect that the workflow calls, after surefoot.approve"
+            )
         target = contract or (SameTransaction(self.contract, self.connect) if self.connect else self.contract)
         self._undo = Effect(function, target, name=f"compensate:{self.name}", **options)
         return self._undo
@@ -131,6 +139,13 @@ class Effect(Named, Generic[P, R]):
         return self._codec
 
     # --- calling ----------------------------------------------------------------------------------------------------
+
+    def request(self, *args: Any, **kwargs: Any) -> EffectRequest:
+        """This effect's request with these arguments, for `surefoot.approve`; nothing is recorded or sent.
+
+        Raises ValueRefused for arguments that cannot be stored. A method's instance is no part of it.
+        """
+        return EffectRequest(self.names, self.arguments.encode(self.arguments.bind(args, kwargs)), self.needs_approval)
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
         """The receipt. Raises Refused, Abandoned or Disagreement; suspends the run while in doubt and parked."""
@@ -177,6 +192,11 @@ class Effect(Named, Generic[P, R]):
         if self.contract.kind is Kind.LOOKUP and self._lookup is None:
             raise UsageError(
                 f"effect {self.name!r} has the contract lookup, but nothing to ask with; add @{self.name}.lookup"
+            )
+        if self.needs_approval and not session.state.run_id:
+            raise UsageError(
+                f"effect {self.name!r} needs approval, and an approval belongs to a run: call it in a workflow, after "
+                "surefoot.approve"
             )
         owner = args[0] if self.is_method else None
         _ = self.codec  # a receipt that could not be read back is refused before anything is sent
@@ -314,6 +334,14 @@ class Effect(Named, Generic[P, R]):
         raise session.stop(Suspend(reason), branch) if session.state.run_id else RunWaiting("(outside any run)", reason)
 
 
+def check_needs_approval(needs: Any, parameters: list[str], name: str) -> bool | str:
+    """True, False, or one of the effect's parameters."""
+    if isinstance(needs, bool) or (isinstance(needs, str) and needs in parameters):
+        return needs
+    known = ", ".join(parameters) or "it has none"
+    raise UsageError(f"effect {name!r}: needs_approval= takes True or the name of a parameter ({known}), not {needs!r}")
+
+
 def find_call(record: EffectRecord, request: bytes, branch: Branch) -> EffectUse | None:
     """The code of a recorded effect, by its name; None where the name is not enough, as for a method."""
     held = _effects.get(record.name)
@@ -335,6 +363,7 @@ def effect(
     budget: timedelta | float = DEFAULT_BUDGET_SECONDS,
     name: str | None = None,
     formerly: str | tuple[str, ...] = (),
+    needs_approval: bool | str = False,
 ) -> Callable[[Callable[..., R]], Effect[..., R]]:
     """Make a function an effect: recorded as intended before it is sent, and never repeated blindly.
 
@@ -343,7 +372,9 @@ def effect(
     identity. `scope` names where it goes (account, environment, region, endpoint, credential): it is recorded with the
     intent, and a resend elsewhere raises ScopeChanged, since the key would not count there. `timeout` (seconds)
     bounds one try: pass `attempt.timeout` to your client. `budget` bounds how long an effect that was not sent, or may
-    be repeated, is tried again, across restarts. When the call returns, the outcome is on disk. A crash inside leaves
+    be repeated, is tried again, across restarts. With `needs_approval=True` it is sent only if this run was granted an
+    approval of exactly this request, or (`needs_approval="summary"`) of exactly that argument's value; else
+    NotApproved is raised, and nothing is written. When the call returns, the outcome is on disk. A crash inside leaves
     an intent; the next owner settles it by `contract` alone.
     """
     if not isinstance(cast("Any", contract), Contract | Promises) or isinstance(cast("Any", contract), Effect):
@@ -360,6 +391,7 @@ def effect(
         budget=budget,
         name=name,
         formerly=formerly,
+        needs_approval=needs_approval,
     )
 
 

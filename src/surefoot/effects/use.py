@@ -55,6 +55,7 @@ class EffectUse:
         self.timeout_seconds, self.budget_seconds = effect.timeout_seconds, effect.budget_seconds
         self.can_ask = effect._lookup is not None  # pyright: ignore[reportPrivateUsage]
         self.scope = effect.pinned_scope()
+        self.needs_approval = effect.needs_approval
 
     def register_undo(self, session: Session, settled: Settled) -> None:
         """Remember how to undo it when the run fails."""

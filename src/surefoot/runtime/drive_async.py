@@ -23,6 +23,7 @@ from ..core.commands import (
     RenewLease,
     SendEffect,
     Sleep,
+    Time,
 )
 from ..core.flows import check
 from ..core.outcome import Answered
@@ -84,6 +85,10 @@ async def _now(session: Session, command: Now) -> float:
     return session.engine.clock.now()
 
 
+async def _time(session: Session, command: Time) -> float:
+    return session.engine.time()
+
+
 async def _look(session: Session, command: Look) -> Any:
     return session.engine.look(command.suspect)
 
@@ -115,6 +120,7 @@ async def _read_blob(session: Session, command: ReadBlob) -> bytes:
 
 ASYNC_HANDLERS: dict[type[Command[Any]], AsyncHandler] = {
     Now: _now,
+    Time: _time,
     Look: _look,
     Commit: _commit,
     Record: _record,

@@ -27,6 +27,7 @@ from ..core.commands import (
     RenewLease,
     SendEffect,
     Sleep,
+    Time,
 )
 from ..core.errors import (
     Damaged,
@@ -295,6 +296,7 @@ def _sleep(session: Session, command: Sleep) -> None:
 
 SYNC_HANDLERS: dict[type[Command[Any]], Handler] = {
     Now: lambda session, _: session.engine.clock.now(),
+    Time: lambda session, _: session.engine.time(),
     Look: lambda session, command: session.engine.look(command.suspect),
     Commit: _commit,
     Record: _record,
