@@ -155,11 +155,15 @@ class SetQueue(Write, frozen=True, kw_only=True):
 
 
 class Leave(Write, frozen=True, kw_only=True):
-    """An owner that has nothing any more takes its row away."""
+    """The row of an owner that has nothing any more goes; with `seen`, only if it has not renewed its lease since."""
 
     owner_id: int
+    seen: int = 0
 
     def decide(self, view: View) -> Answer:
-        """Always done."""
+        """Done, or busy: it lives after all."""
+        held = view.owner(self.owner_id)
+        if self.seen and held is not None and held.stamp != self.seen:
+            return Answer(Verdict.BUSY, holder=held.name())
         view.desk.drop_owner(self.owner_id)
         return Answer(Verdict.DONE)

@@ -6,6 +6,7 @@ One body serves the sync driver, the async driver and the crash-at-n driver. An 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from enum import StrEnum
 from typing import Any, Protocol
 
 import msgspec
@@ -66,10 +67,27 @@ class RunState:
         self.open_effects: dict[str, Taken] = {}
         self.grants = Grants()
         self.cut: set[str] = set()
+        self.begin: Callable[[Begun], None] = _go_on
+        """Called before anything new begins; raises what stops the run there: it was cancelled, its budget is spent."""
 
     def is_settled(self) -> bool:
         """True if nothing is open, and nothing that was recorded is unread."""
         return not self.open_effects and not self.replay.unread()
+
+
+class Begun(StrEnum):
+    """What is about to begin: nothing of it is recorded yet. A resend belongs to an effect that was begun."""
+
+    STEP = "step"
+    EFFECT = "effect"
+    RESEND = "resend"
+    UNDO = "undo"
+    CHILD = "child"
+    WAIT = "wait"
+
+
+def _go_on(begun: Begun) -> None:
+    """Nothing stops it."""
 
 
 class Call(Protocol):
@@ -181,6 +199,12 @@ def take_run(run_id: str, stamps: Iterator[int], when_running: str) -> Flow[tupl
 
 
 def read_claimed(run: Run, at: float, stamps: Iterator[int]) -> Flow[list[Entry]]:
+    """The journal of a run that was just claimed; a damaged one ends the claim."""
+    return (yield from read_whole(run, at, stamps))[1]
+
+
+def read_whole(run: Run, at: float, stamps: Iterator[int]) -> Flow[tuple[Run, list[Entry]]]:
+    """A run that was claimed as it stands now, with its journal."""
     try:
         read = yield from ask(ReadRun(run.id))
     except Damaged as damaged:
@@ -188,7 +212,7 @@ def read_claimed(run: Run, at: float, stamps: Iterator[int]) -> Flow[list[Entry]
         yield Commit(end)
         raise
     assert read is not None
-    return read[1]
+    return read
 
 
 def end_run(state: RunState, write: EndRun) -> Flow[Answer]:
@@ -219,6 +243,7 @@ def step(state: RunState, call: StepCall) -> Flow[tuple[bool, bytes, Result | No
         return entry.kind == EntryKind.STEP, stored, None
     attempt = 1
     while True:
+        state.begin(Begun.STEP)
         result: Result = yield Execute(call, attempt)
         if result.ok or attempt > call.retries or not result.retryable:
             break

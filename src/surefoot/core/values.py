@@ -313,6 +313,10 @@ class ArgumentsCodec:
         bound.apply_defaults()
         return bound.arguments
 
+    def ignored_without_default(self) -> list[str]:
+        """Ignored parameters that a call from the record alone could not fill."""
+        return [name for name in self._names if name in self._ignore and name not in self._defaults]
+
     def encode(self, bound: dict[str, Any]) -> bytes:
         """Canonical JSON of the bound arguments; raises ValueRefused naming the argument."""
         if self._ignore:

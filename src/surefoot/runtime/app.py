@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Coroutine, Sequence
+from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from ..core import flows
 from ..core.dispatch_writes import SendMail
@@ -17,6 +18,7 @@ from ..core.values import Codec
 from ..core.writes import CancelRun, Verdict
 from ..stores.base import Store
 from ..stores.memory import MemoryStore
+from . import queues
 from .clock import Clock, SystemClock, random_uuid
 from .engine import Engine
 from .handle import Handle
@@ -27,6 +29,9 @@ from .step import Workflow
 from .stopping import StopSwitch
 from .view import RunView, view_of
 from .waiting import check_message_name
+
+if TYPE_CHECKING:
+    from .worker import Worker
 
 R = TypeVar("R")
 WhenRunning = Literal["wait", "refuse"]
@@ -89,7 +94,7 @@ class Surefoot:
         self._owns_store = isinstance(url, str | os.PathLike)
         self.store: Store = open_store(url) if isinstance(url, str | os.PathLike) else url
         self.namespace = namespace
-        switch = StopSwitch(grace)
+        switch = self._switch = StopSwitch(grace)
         self.engine = Engine(
             self.store,
             clock or SystemClock(switch.woken),
@@ -131,7 +136,7 @@ class Surefoot:
         (a person has to decide), Diverged, Damaged, RunCancelled, StoreError, or what the workflow raised. The result
         is on disk when it returns. A crash inside leaves the run to be resumed by the next call with the same id.
         """
-        self._check_open()
+        self.check_open()
         return self._runner.run(workflow, args, kwargs, id, when_running)
 
     def start(
@@ -140,17 +145,99 @@ class Surefoot:
         *args: Any,
         id: str | None = None,
         when_running: WhenRunning = "wait",
+        queue: str | None = None,
+        priority: int | None = None,
+        delay: timedelta | float | None = None,
+        key: str | None = None,
+        dedupe: str | None = None,
         **kwargs: Any,
     ) -> Handle:
         """Begin a run in the background (a thread, or a task for `async def`) and return a handle to it.
 
-        The run is in the store when this returns, so a crash right after leaves it to be resumed.
+        With `queue=` the run is left to a worker: higher `priority` first, not before `delay` (seconds), and runs of
+        one `key` (a customer, say) take turns with those of others. `dedupe` makes the id, of the workflow's name and
+        this text, where no `id` is given. The run is in the store when this returns, so a crash right after leaves
+        it to be resumed; the same id again is the same run.
         """
-        self._check_open()
-        plan = self._runner.plan(workflow, args, kwargs, id, when_running)
+        self.check_open()
+        if queue is None:
+            queues.refuse_options(workflow, priority=priority, delay=delay, key=key)
+        run_id = queues.id_of(workflow, id, dedupe)
+        plan = self._runner.plan(workflow, args, kwargs, run_id, when_running)
+        if queue is not None:
+            return queues.put(self, plan, queue=queue, priority=priority, delay=delay, key=key)
         handle = Handle(plan.proposal.id, self)
         self._runner.start(handle, plan)
         return handle
+
+    # --- workers ----------------------------------------------------------------------------------------------------
+
+    def worker(
+        self,
+        workflows: Sequence[Workflow[..., Any]] = (),
+        *,
+        queues: Sequence[str] = ("default",),
+        concurrency: int = 100,
+    ) -> Worker:
+        """A worker for these queues, to be used as `with` or `async with` beside other code; see `work`."""
+        from .worker import Worker
+
+        self.check_open()
+        return Worker(
+            self.engine, self._runner, self._switch, workflows=workflows, queues=queues, concurrency=concurrency
+        )
+
+    def work(
+        self,
+        workflows: Sequence[Workflow[..., Any]] = (),
+        *,
+        queues: Sequence[str] = ("default",),
+        concurrency: int = 100,
+    ) -> None:
+        """Work on queued runs until SIGTERM, Ctrl-C or `close`; at most `concurrency` at a time in this process.
+
+        `def` workflows run in threads, `async def` ones on one loop in a thread of its own; all that were imported, or
+        those that are given. When it returns, every run has been given back. A crash inside leaves them to be freed
+        and gone on with by other workers at once.
+        """
+        self.worker(workflows, queues=queues, concurrency=concurrency).run()
+
+    async def work_async(
+        self,
+        workflows: Sequence[Workflow[..., Any]] = (),
+        *,
+        queues: Sequence[str] = ("default",),
+        concurrency: int = 100,
+    ) -> None:
+        """The same until this task is cancelled; `async def` workflows run on this loop."""
+        await self.worker(workflows, queues=queues, concurrency=concurrency).run_async()
+
+    def queue(
+        self,
+        name: str,
+        *,
+        concurrency: int | None = None,
+        per_worker: int | None = None,
+        per_key: int | None = None,
+        rate: tuple[int, timedelta | float] | None = None,
+    ) -> None:
+        """Set what a queue allows: runs under way everywhere, in one worker, of one key; starts in so many seconds.
+
+        What is left out has no limit. It holds for every worker from its next claim on, and is durable on return.
+        """
+        self.check_open()
+        limits = queues.read_limits(name, concurrency=concurrency, per_worker=per_worker, per_key=per_key, rate=rate)
+        queues.set_limits(self.engine, name, limits)
+
+    def retry(self, id: str, *, why: str = "retried by its user") -> RunView:
+        """Let a run go on that was quarantined, diverged, damaged or waits; a worker may take it from now on.
+
+        Raises RunNotFound, and UsageError for a run that has ended, is ready or runs.
+        """
+        self.check_open()
+        return self._view(queues.retry(self.engine, id, why))
+
+    # --- messages ---------------------------------------------------------------------------------------------------
 
     def signal(
         self, id: str, name: str, value: Any = None, *, message: str | None = None, first: bool = False, who: str = ""
@@ -160,7 +247,7 @@ class Surefoot:
         The same `message` id again is the same message. With `first=True` only the first message of this name counts:
         False says that another was first. Raises RunNotFound, UsageError for a run that has ended, ValueRefused.
         """
-        self._check_open()
+        self.check_open()
         self.engine.join()
         mail = Mail(
             run_id=check_id(id, "run id"),
@@ -183,13 +270,14 @@ class Surefoot:
             raise UsageError(
                 f"run {mail.run_id!r} has {answer.run.status}; it reads no message any more: {mail.name!r}"
             )
+        self.engine.on_change()
         return answer.verdict is Verdict.DONE
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
     def get(self, id: str) -> RunView:
         """The run as it stands; RunNotFound if there is none."""
-        self._check_open()
+        self.check_open()
         run = self.store.find_run(id)
         if run is None:
             raise RunNotFound(id)
@@ -197,7 +285,7 @@ class Surefoot:
 
     def list(self, status: str | Sequence[str] = (), *, limit: int = 1000) -> Sequence[RunView]:
         """Runs in these statuses (all by default), newest first."""
-        self._check_open()
+        self.check_open()
         names = (status,) if isinstance(status, str) else tuple(status)
         try:
             statuses = [RunStatus(name) for name in names]
@@ -210,13 +298,14 @@ class Surefoot:
 
         A run that nobody works on ends the next time it is run, which settles what it left open.
         """
-        self._check_open()
+        self.check_open()
         self.engine.join()
         write = CancelRun(run_id=id, vantage=self.engine.look(0), reason=reason, stamp=next(self.engine.stamps))
         answer = self.engine.committer.commit(write)
         if answer.verdict is Verdict.MISSING or answer.run is None:
             raise RunNotFound(id)
         self._runner.end_cancelled(id, reason)
+        self.engine.on_change()
         return self.get(id)
 
     def _view(self, run: Run) -> RunView:
@@ -227,7 +316,8 @@ class Surefoot:
 
     # --- closing ----------------------------------------------------------------------------------------------------
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raises UsageError once it is closed."""
         if self._closed:
             raise UsageError("this Surefoot is closed; open another one")
         self.engine.committer.check_process()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import CommitUnknown, ForkedStore, NotCommitted
@@ -97,6 +97,16 @@ class Committer:
                 continue
             self._wait(pending)
         return pending.result()
+
+    def commit_all(self, writes: Sequence[Write]) -> list[Answer]:
+        """Commit all of them, in order and in as few commits as possible, and return their answers."""
+        self.check_process()
+        if not writes:
+            return []
+        pending = [Pending(write) for write in writes[:-1]]
+        self._queue.extend(pending)
+        last = self.commit(writes[-1])
+        return [*(p.result() for p in pending), last]
 
     def _wait(self, pending: Pending) -> None:
         waiter = pending.waiter

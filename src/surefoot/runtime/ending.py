@@ -22,13 +22,15 @@ from ..core.errors import (
     RunCancelled,
     RunWaiting,
     Signal,
+    SurefootError,
     Suspend,
     UsageError,
 )
 from ..core.failures import encode_failure, rebuild_failure
 from ..core.flows import spill
-from ..core.run import Run, RunDo
+from ..core.run import Run, RunDo, RunStatus
 from ..core.writes import Answer, Blobs, EndRun
+from ..stores.base import Store
 from .session import Session
 from .step import Workflow
 
@@ -101,7 +103,21 @@ def finish(session: Session, ending: Ending, stamps: Any, at: Callable[[], float
         mail_seen=min((session.looked[key] for key in session.waits if key in session.looked), default=MAIL_MAX),
         stamp=next(stamps),
     )
-    return (yield from flows.end_run(state, write))
+    answer = yield from flows.end_run(state, write)
+    session.ended = answer.run
+    return answer
+
+
+def stored_result(store: Store, workflow: Workflow[..., Any], run: Run) -> Any:
+    """What a run that has ended gave: its value, or its exception, raised."""
+    if run.status is RunStatus.CANCELLED:
+        raise RunCancelled(run.id)
+    result = run.result
+    if result[:1] == b"\x00":
+        result = store.read_blob(result[1:])
+    if run.status is RunStatus.FAILED:
+        raise rebuild_failure(result, workflow.name, workflow.raises)
+    return workflow.codec.decode(result)
 
 
 def ending_of(plan: Plan, session: Session, value: Any, error: BaseException | None) -> Ending:
@@ -127,6 +143,9 @@ def ending_of(plan: Plan, session: Session, value: Any, error: BaseException | N
             return Ending(RunDo.RELEASE, error=stopping, reason=str(stopping))
         case Exception() as failure:
             return _failure(plan, failure)
+        case interrupt if session.patient:
+            # nobody interrupts a worker's run: it raised this itself, and would again for whoever is next
+            return _failure(plan, SurefootError(f"the workflow raised {type(interrupt).__name__}: {interrupt}"))
         case interrupt:
             return Ending(RunDo.RELEASE, error=interrupt, reason=f"interrupted by {type(interrupt).__name__}")
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
+from ..core.dispatch import Served
 from ..core.errors import StoreError
 from ..core.lease import Owner, Vantage
 from ..core.writes import Join
@@ -33,7 +34,11 @@ class Engine:
         self.stamps: Iterator[int] = itertools.count(first_stamp())
         self.working: dict[str, object] = {}
         self.lease_until = 0.0
-        self._lease_seconds = lease_seconds
+        self.serves: Served | None = None
+        self.listeners: set[Callable[[], None]] = set()
+        self.tend: Callable[..., BaseException | None] = _tend_nothing
+        """Called for a child run that no worker may be there for: this process runs it."""
+        self.lease_seconds = lease_seconds
         self._pid = os.getpid()
         self._joined = False
         self._join_lock = threading.Lock()
@@ -72,7 +77,7 @@ class Engine:
 
     def _join_write(self, until: float) -> Join:
         # measured before the renewal is asked for, so that the lease can only be shorter than it seems
-        lease_until = max(self.lease_until, until, self.lease_clock.latest() + self._lease_seconds)
+        lease_until = max(self.lease_until, until, self.lease_clock.latest() + self.lease_seconds)
         owner = Owner(
             id=self.owner,
             pid=os.getpid(),
@@ -80,16 +85,28 @@ class Engine:
             boot=self.store.lease_boot,
             started_at=self.clock.now(),
             lease_until=lease_until,
+            serves=self.serves,
         )
         return Join(owner=owner, stamp=next(self.stamps))
 
     def _beat(self) -> None:
-        while not self._stop_heart.wait(self._lease_seconds / 3):
+        while not self._stop_heart.wait(self.lease_seconds / 3):
             try:
                 self.lease_clock.measure()
                 self.renew(self._join_write(0.0))
             except StoreError:
                 continue  # the next beat tries again; a lapsed lease is noticed before a send
+
+    def on_change(self) -> None:
+        """This process has made a run ready: a worker here looks at once."""
+        for tell in list(self.listeners):
+            tell()
+
+    def announce(self, serves: Served | None) -> None:
+        """Say in the store what this process takes from queues, so that others can tell what nobody does."""
+        self.serves = serves
+        self.join()
+        self.renew(self._join_write(0.0))
 
     def renew(self, write: Join) -> None:
         """Commit a renewal; it counts from when it is acknowledged."""
@@ -108,7 +125,7 @@ class Engine:
         """The write that makes the lease outlive `until` (wall clock), or None if it does already."""
         needed = self.lease_clock.latest() + (until - self.clock.now())
         # a little more than is needed, so that not every effect of a row of them has to renew
-        return None if needed <= self.lease_until else self._join_write(needed + self._lease_seconds / 3)
+        return None if needed <= self.lease_until else self._join_write(needed + self.lease_seconds / 3)
 
     def look(self, suspect: int) -> Vantage:
         """What this process knows while it judges others."""
@@ -145,3 +162,7 @@ class Engine:
 
 def _go_on() -> None:
     """Nobody asked this process to stop."""
+
+
+def _tend_nothing(run_id: str, *, again: bool = True) -> BaseException | None:
+    """There is nobody to run it."""

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
 from ..core import flows, perform
-from ..core.commands import Commit, Flow, ReadRun, ask
+from ..core.commands import Commit, Flow, ask
 from ..core.digest import digest
 from ..core.errors import (
     LeaseLost,
     RunBusy,
-    RunCancelled,
     RunWaiting,
     Stopping,
     UsageError,
 )
-from ..core.failures import rebuild_failure
-from ..core.flows import RunState, spill
+from ..core.flows import spill
 from ..core.ids import check_id
-from ..core.journal import EntryKind
-from ..core.lease import Vantage
+from ..core.journal import Entry
 from ..core.run import FINAL, Claimed, Run, RunDo, RunStatus
-from ..core.writes import ClaimRun, EndRun, Verdict
-from .ending import Ending, Plan, ending_of, finish, warn
+from ..core.writes import EndRun
+from .cancelling import end_cancelled, release
+from .children import ChildRuns
+from .ending import Ending, Plan, ending_of, finish, stored_result, warn
 from .engine import Engine
 from .handle import Handle
 from .outside import state_of
@@ -37,8 +38,19 @@ from .stopping import StopSwitch
 if TYPE_CHECKING:
     import asyncio
 
+    from .worker import Worker
+
 
 OUTWAIT_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A run that a worker of this process has taken; `calls` was counted before."""
+
+    run: Run
+    workflow: Workflow[..., Any]
+    calls: int
 
 
 class Runner:
@@ -52,8 +64,12 @@ class Runner:
         self._threads: set[threading.Thread] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closing = False
+        self.workers: set[Worker] = set()
+        self.calls = 0
+        """How often somebody here has begun to run, or cancel, a run by its id."""
         self._opening = Session(engine, state_of(engine))
-        engine.stop_check = switch.check
+        self._children = ChildRuns(engine, self)
+        engine.stop_check, engine.tend = switch.check, self._children.tend
 
     # --- entry points -----------------------------------------------------------------------------------------------
 
@@ -64,8 +80,8 @@ class Runner:
         scope = current.get()
         if scope is not None and scope.branch is not None:
             raise UsageError(
-                f"a run was started inside run {scope.session.state.run_id!r}; nested runs are not started by a call. "
-                "Make the inner workflow a plain function, or start its run from a step's body"
+                f"a run was started inside run {scope.session.state.run_id!r} with Surefoot.run or start, which "
+                "its journal would not know; write surefoot.call(workflow, ...) or surefoot.start_child(workflow, ...)"
             )
         if not isinstance(workflow, Workflow):
             bound: Any = getattr(workflow, "__func__", None)
@@ -97,6 +113,7 @@ class Runner:
             owner=self._engine.owner,
             created_at=now,
             updated_at=now,
+            version=chosen.version,
             claims=(Claimed(at=now, owner=self._engine.owner, fence=1, why="started"),),
             stamp=next(self._engine.stamps),
         )
@@ -129,17 +146,32 @@ class Runner:
             except BaseException as error:
                 outcome = (False, error)
             handle.outcome.append(outcome)
+
+        handle.thread = self.in_background(f"surefoot-run-{plan.proposal.id}", work)
+
+    def in_background(self, name: str, work: Callable[[], None]) -> threading.Thread:
+        """A thread that `close` waits for; `work` must not raise."""
+
+        def do() -> None:
+            work()
             self._threads.discard(thread)
 
-        thread = threading.Thread(target=work, name=f"surefoot-run-{plan.proposal.id}", daemon=True)
-        handle.thread = thread
+        thread = threading.Thread(target=do, name=name, daemon=True)
         self._threads.add(thread)
         thread.start()
+        return thread
+
+    def run_stored(self, run: Run, workflow: Workflow[..., Any]) -> Any:
+        """Go on here with a run as the store has it, as if `run` were called again; a coroutine for `async def`."""
+        args, kwargs = workflow.arguments.restore(self._opening.drive(flows.unspill(run.arguments)))
+        plan = Plan(workflow, replace(run, stamp=next(self._engine.stamps)), (), "wait", args, kwargs)
+        return self._run_async(plan) if workflow.is_async else self._run_sync(plan)
 
     # --- def --------------------------------------------------------------------------------------------------------
 
     def _run_sync(self, plan: Plan) -> Any:
         token = object()
+        self.calls += 1
         while self._local.setdefault(plan.proposal.id, token) is not token:
             self._refuse_local(plan)
             self._engine.clock.sleep(flows.POLL_SECONDS)
@@ -199,6 +231,7 @@ class Runner:
 
     async def _run_async(self, plan: Plan) -> Any:
         token = object()
+        self.calls += 1
         while self._local.setdefault(plan.proposal.id, token) is not token:
             self._refuse_local(plan)
             await self._engine.clock.sleep_async(flows.POLL_SECONDS)
@@ -243,12 +276,12 @@ class Runner:
             raise
 
     async def _execute_async(self, plan: Plan, session: Session) -> Any:
-        from .tasks import CancelledError, end_tasks, start_root, uncancelled
+        from .tasks import CancelledError, end_tasks, outlast, start_root, uncancelled
 
         session.asynchronous = True
         root = start_root(session, self._root(plan, session))
         try:
-            ending: Ending = await _outlast(root)
+            ending: Ending = await outlast(root)
         except CancelledError as cancelled:  # before the workflow's first line
             ending = ending_of(plan, session, None, cancelled)
         ends = finish(session, ending, self._engine.stamps, self._engine.clock.now)
@@ -274,11 +307,108 @@ class Runner:
                 ending = ending_of(plan, session, None, error)
         return ending
 
+    # --- runs that a worker of this process has claimed ---------------------------------------------------------------
+
+    def work(self, claimed: Claim) -> Run:
+        """Go on with a claimed run on this thread; the run as its end left it in the store.
+
+        Raises LeaseLost, or the store's errors; the run is then still claimed.
+        """
+        token = object()
+        while self._local.setdefault(claimed.run.id, token) is not token:
+            self._check_claim(claimed)
+            self._engine.clock.sleep(flows.POLL_SECONDS)
+        count_live_runs(1)
+        try:
+            opened = self._opening.drive(self._open_claimed(claimed))
+            return opened if isinstance(opened, Run) else self._finish(*opened)
+        finally:
+            count_live_runs(-1)
+            del self._local[claimed.run.id]
+
+    async def work_async(self, claimed: Claim) -> Run:
+        """The same in this task."""
+        token = object()
+        while self._local.setdefault(claimed.run.id, token) is not token:
+            self._check_claim(claimed)
+            await self._engine.clock.sleep_async(flows.POLL_SECONDS)
+        count_live_runs(1)
+        try:
+            opened = await self._opening.drive_async(self._open_claimed(claimed))
+            return opened if isinstance(opened, Run) else await self._finish_async(*opened)
+        finally:
+            count_live_runs(-1)
+            del self._local[claimed.run.id]
+
+    def _finish(self, plan: Plan, session: Session) -> Run:
+        try:
+            self._execute(plan, session)
+        except BaseException:
+            if session.ended is None:
+                raise
+        finally:
+            self._sessions.discard(session)
+        assert session.ended is not None
+        return session.ended
+
+    async def _finish_async(self, plan: Plan, session: Session) -> Run:
+        try:
+            await self._execute_async(plan, session)
+        except BaseException:
+            if session.ended is None:
+                raise
+        finally:
+            self._sessions.discard(session)
+        assert session.ended is not None
+        return session.ended
+
+    def _check_claim(self, claimed: Claim) -> None:
+        """While somebody here runs the same id: they have it if they claimed it after we did."""
+        run = self._engine.store.find_run(claimed.run.id)
+        if run is None or run.fence != claimed.run.fence or run.status is not RunStatus.RUNNING:
+            raise LeaseLost("somebody else in this process has this run now")
+
+    def _open_claimed(self, claimed: Claim) -> Flow[Run | tuple[Plan, Session]]:
+        """A claimed run, ready to be executed; or as it stands, if its arguments do not fit the code."""
+        run, entries = claimed.run, list[Entry]()
+        if run.fence > 1 or claimed.calls != self.calls:  # else nobody has ever worked on it
+            run, entries = yield from flows.read_whole(run, self._engine.clock.now(), self._engine.stamps)
+            if run.fence != claimed.run.fence or run.status is not RunStatus.RUNNING:
+                raise LeaseLost("somebody else in this process has this run now")
+        workflow = claimed.workflow
+        try:
+            args, kwargs = workflow.arguments.restore((yield from flows.unspill(run.arguments)))
+            workflow.arguments.bind(args, kwargs)
+        except (UsageError, TypeError, ValueError) as error:
+            reason = f"its stored arguments do not fit the code: {error}"
+            return (yield from self._diverge(run, reason))
+        session = self._session(run, entries)
+        session.patient = True
+        return Plan(workflow, run, (), "wait", args, kwargs), session
+
+    def _diverge(self, run: Run, reason: str) -> Flow[Run]:
+        at, stamp = self._engine.clock.now(), next(self._engine.stamps)
+        end = EndRun(run_id=run.id, fence=run.fence, do=RunDo.DIVERGE, at=at, reason=reason[:4000], stamp=stamp)
+        answer = yield from ask(Commit(end))
+        flows.check(answer)
+        return answer.run or run
+
+    def has(self, run_id: str) -> bool:
+        """True if somebody in this process runs it."""
+        return run_id in self._local
+
+    def stop_claimed(self) -> None:
+        """Let the runs of a worker be released at their next step."""
+        for session in list(self._sessions):
+            if session.patient:
+                session.stopped = session.stopped or Stopping("its worker is stopping")
+
     # --- alike ------------------------------------------------------------------------------------------------------
 
     def _session(self, run: Run, entries: Any) -> Session:
         session = Session(self._engine, state_of(self._engine, run, entries), pipelined=self._pipelined)
         session.cancelled = (run.reason or "cancelled") if run.cancel_at else None
+        session.queue = run.queue
         self._sessions.add(session)
         return session
 
@@ -301,6 +431,7 @@ class Runner:
         run = self._engine.store.find_run(run_id)
         if run is None or run.status is not RunStatus.WAITING:
             return False
+        self._children.check(run)
         return not run.wake_at or self._engine.time() < run.wake_at
 
     def _refuse_local(self, plan: Plan) -> None:
@@ -313,26 +444,22 @@ class Runner:
             raise RunBusy(plan.proposal.id, "another process, which took it over") from None
 
     def _stored(self, plan: Plan, run: Run) -> Any:
-        if run.status is RunStatus.CANCELLED:
-            raise RunCancelled(run.id)
-        result = run.result
-        if result[:1] == b"\x00":
-            result = self._engine.store.read_blob(result[1:])
-        if run.status is RunStatus.FAILED:
-            raise rebuild_failure(result, plan.workflow.name, plan.workflow.raises)
-        return plan.workflow.codec.decode(result)
+        return stored_result(self._engine.store, plan.workflow, run)
 
     # --- cancelling and closing -------------------------------------------------------------------------------------
 
     def end_cancelled(self, run_id: str, reason: str) -> None:
         """End a cancelled run at once if nobody works on it and it left no effect open."""
+        self.calls += 1
         if run_id in self._local:
             return
         session = Session(self._engine, state_of(self._engine, run_id=run_id))
-        session.drive(_end_cancelled(session.state, self._engine, reason))
+        session.drive(end_cancelled(session.state, self._engine, reason))
 
     def close(self) -> None:
         """Stop background runs at their next step and wait for them."""
+        for worker in list(self.workers):
+            worker.stop()
         self._closing = True
         for session in list(self._sessions):
             session.stopped = session.stopped or Stopping("Surefoot was closed")
@@ -348,65 +475,3 @@ class Runner:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def release(run_id: str, engine: Engine) -> Flow[None]:
-    """Give a run back that this process claimed and will not run after all."""
-    read = yield from ask(ReadRun(run_id))
-    if read is None or read[0].owner != engine.owner or read[0].status is not RunStatus.RUNNING:
-        return
-    end = EndRun(
-        run_id=run_id,
-        fence=read[0].fence,
-        do=RunDo.RELEASE,
-        at=engine.clock.now(),
-        reason="its caller was cancelled while it was being opened",
-        stamp=next(engine.stamps),
-    )
-    yield Commit(end)
-
-
-def _end_cancelled(state: RunState, engine: Engine, reason: str) -> Flow[None]:
-    vantage: Vantage = engine.look(0)
-    claim = ClaimRun(run_id=state.run_id, vantage=vantage, why="to cancel it", stamp=next(engine.stamps))
-    answer = yield from ask(Commit(claim))
-    if answer.verdict is Verdict.BUSY and answer.run is not None:
-        vantage = engine.look(answer.run.owner)
-        answer = yield from ask(Commit(replace(claim, vantage=vantage)))
-    if answer.verdict is not Verdict.TOOK or answer.run is None:
-        return
-    state.fence = answer.run.fence
-    entries = yield from flows.read_claimed(answer.run, vantage.at, engine.stamps)
-    settled = {entry.slot for entry in entries if entry.kind == EntryKind.OUTCOME}
-    open_effects = [e for e in entries if e.kind == EntryKind.INTENT and e.slot not in settled]
-    if open_effects:
-        reason = f"{reason}; {len(open_effects)} effect(s) are to be settled: run it once more"
-    end = EndRun(
-        run_id=state.run_id,
-        fence=state.fence,
-        do=RunDo.RELEASE if open_effects else RunDo.CANCEL,
-        at=engine.clock.now(),
-        reason=reason,
-        stamp=next(engine.stamps),
-    )
-    yield Commit(end)
-
-
-async def _outlast(root: asyncio.Task[Ending]) -> Ending:
-    """Wait for the root task; if this task is cancelled meanwhile, the run stops first and is released."""
-    import asyncio
-
-    loop = asyncio.get_running_loop()
-    while not root.done():
-        ended: asyncio.Future[None] = loop.create_future()
-
-        def end(_: object, ended: asyncio.Future[None] = ended) -> None:
-            if not ended.done():
-                ended.set_result(None)
-
-        root.add_done_callback(end)
-        try:
-            await ended
-        except asyncio.CancelledError:
-            root.cancel()
-    return root.result()

@@ -30,6 +30,7 @@ from ..core.commands import (
     Time,
 )
 from ..core.errors import (
+    CancelRequested,
     Damaged,
     Diverged,
     Halt,
@@ -42,10 +43,10 @@ from ..core.errors import (
     Suspend,
     UsageError,
 )
-from ..core.flows import RunState, check
+from ..core.flows import Begun, RunState, check
 from ..core.journal import Branch
 from ..core.outcome import Answered, InDoubt
-from ..core.run import Waits
+from ..core.run import Run, Waits
 from ..core.writes import Answer, Append, ClaimRun, StartRun, TakeEffect, Write
 from .committer import Pending
 from .engine import Engine
@@ -67,7 +68,8 @@ class Session:
 
         `waits` is what its branches wait for now, `looked` how much of the run's mail each has seen, `heard` which
         messages were read. A `patient` run gives itself back while it waits; another waits for its timers where it
-        is. `cancelled` is the reason when the run was asked to stop before it was claimed.
+        is. `cancelled` is the reason when the run was asked to stop before it was claimed; `ended` is the run
+        as its end left it in the store. `queue` is the run's own; `children` are those that it has started.
         """
         self.engine, self.state, self.pipelined = engine, state, pipelined
         self.stopped: BaseException | None = None
@@ -75,7 +77,11 @@ class Session:
         self.looked: dict[tuple[str, str], int] = {}
         self.heard: set[int] = set()
         self.patient = False
+        self.ended: Run | None = None
         self.cancelled: str | None = None
+        self.queue = ""
+        self.children: set[str] = set()
+        state.begin = self.begin
         self.compensations: list[tuple[tuple[int, ...], Callable[[], Any]]] = []
         self.body_scope = Scope(self, None)
         self.tasks: set[asyncio.Task[Any]] = set()
@@ -106,6 +112,11 @@ class Session:
             )
         branch.busy = name
         self.moves += 1
+
+    def begin(self, begun: Begun) -> None:
+        """Nothing new begins in a run that was cancelled, but what undoes its effects."""
+        if self.cancelled is not None and begun not in (Begun.UNDO, Begun.RESEND):
+            raise CancelRequested(self.cancelled)
 
     def check_stop(self) -> None:
         """Stop the run here if the process is to stop."""

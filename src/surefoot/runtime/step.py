@@ -17,7 +17,7 @@ from ..core import flows
 from ..core.commands import Result
 from ..core.errors import UsageError
 from ..core.failures import encode_failure, rebuild_failure
-from ..core.ids import check_name
+from ..core.ids import check_id, check_name
 from ..core.journal import Branch
 from ..core.policy import delay_seconds
 from ..core.values import ArgumentsCodec, Codec, resolve_hints
@@ -340,12 +340,17 @@ class Workflow(Named, Generic[P, R]):
         function: Callable[P, R],
         *,
         name: str | None = None,
+        version: str = "",
+        replays: str | tuple[str, ...] = (),
         compensate: bool = False,
         raises: type[BaseException] | tuple[type[BaseException], ...] = (),
         ignore: tuple[str, ...] = (),
     ) -> None:
         """See `workflow`."""
         super().__init__(function, "workflow", name)
+        older = (replays,) if isinstance(replays, str) else tuple(replays)
+        self.version = check_version(version, self.name)
+        self.versions = tuple(dict.fromkeys((version, *(check_version(v, self.name) for v in older))))
         self.compensate = compensate
         self.raises = check_raises(raises, self.name)
         self.skip = 1 if self.is_method else 0
@@ -366,8 +371,9 @@ class Workflow(Named, Generic[P, R]):
         """Always refused: a plain call would silently not be durable."""
         if current.get() is not None:
             raise UsageError(
-                f"workflow {self.name!r} was called inside a run; nested runs are not started by a call. Make it a "
-                f"plain function that both workflows use, or call {self.name}.function(...) to inline its steps here."
+                f"workflow {self.name!r} was called inside a run. As a run of its own: surefoot.call("
+                f"{self.function.__name__}, ...), or surefoot.start_child; to inline its steps here: "
+                f"{self.function.__name__}.function(...)."
             )
         raise UsageError(
             f"workflow {self.name!r} was called directly, which would record nothing; use "
@@ -376,21 +382,45 @@ class Workflow(Named, Generic[P, R]):
         )
 
 
-_workflows: dict[str, Workflow[..., Any]] = {}
+def check_version(version: object, name: str) -> str:
+    """A workflow's version: any printable text; "" is that of code that never said one."""
+    return "" if version == "" else check_id(version, f"workflow {name!r}: a version")
+
+
+_workflows: dict[tuple[str, str], Workflow[..., Any]] = {}
 
 
 def register(workflow: Workflow[..., Any]) -> None:
-    """Refuse two different workflows of one name; the same function decorated again replaces the first."""
-    held = _workflows.get(workflow.name)
-    if held is not None and (held.function.__module__, held.function.__qualname__) != (
-        workflow.function.__module__,
-        workflow.function.__qualname__,
-    ):
-        raise UsageError(
-            f"two workflows are named {workflow.name!r}: {held.where()} and {workflow.where()}; "
-            'give one of them another name with @workflow(name="...")'
-        )
-    _workflows[workflow.name] = workflow
+    """Refuse two different workflows of one name and version; the same function decorated again replaces the first."""
+    for version in workflow.versions:
+        held = _workflows.get((workflow.name, version))
+        if held is not None and not _is_same(held, workflow):
+            which = f" (version {version!r})" if version else ""
+            raise UsageError(
+                f"two workflows are named {workflow.name!r}{which}: {held.where()} and {workflow.where()}; "
+                'give one of them another name with @workflow(name="..."), or another version'
+            )
+    replaced = [p for p, held in _workflows.items() if p[0] == workflow.name and _is_same(held, workflow)]
+    for place in replaced:
+        del _workflows[place]
+    _workflows.update({(workflow.name, version): workflow for version in workflow.versions})
+
+
+def _is_same(one: Workflow[..., Any], other: Workflow[..., Any]) -> bool:
+    return (one.function.__module__, one.function.__qualname__) == (
+        other.function.__module__,
+        other.function.__qualname__,
+    )
+
+
+def all_workflows() -> list[Workflow[..., Any]]:
+    """Every workflow that has been decorated in this process."""
+    return list(dict.fromkeys(_workflows.values()))
+
+
+def find_workflow(name: str, version: str) -> Workflow[..., Any] | None:
+    """The code of a run, if it was decorated in this process."""
+    return _workflows.get((name, version))
 
 
 @overload
@@ -399,16 +429,21 @@ def workflow(function: Callable[P, R], /) -> Workflow[P, R]: ...
 def workflow(
     *,
     name: str | None = None,
+    version: str = "",
+    replays: str | tuple[str, ...] = (),
     compensate: bool = False,
     raises: type[BaseException] | tuple[type[BaseException], ...] = (),
     ignore: tuple[str, ...] = (),
 ) -> Callable[[Callable[P, R]], Workflow[P, R]]: ...
 def workflow(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a function a workflow, to be run by `Surefoot.run`.
+    """Make a function a workflow, to be run by `Surefoot.run` or by a worker.
 
     It is replayed from the top after a crash, so it must ask for the same steps in the same order: time, random
     numbers and I/O belong in steps, or come from `surefoot.now`, `random`, `uuid`. `compensate=True` undoes confirmed
     effects in reverse order when the run fails. `raises` names exceptions that come back as themselves.
+
+    A run keeps the `version` under which it was started; a worker takes it only if its code has that version, or
+    says with `replays=` that it can replay that older one.
     """
     if function is None:
         return functools.partial(cast("Any", Workflow), **options)

@@ -23,7 +23,7 @@ class StopSwitch:
         self.asked: int | None = None
         self.users = 0
         self.woken = threading.Event()
-        self._grace_seconds = grace_seconds
+        self.grace_seconds = grace_seconds
         self._before: dict[int, Any] = {}
         self._timer: threading.Timer | None = None
         self._lock = threading.Lock()
@@ -69,7 +69,7 @@ class StopSwitch:
         if self.asked is None and self.users:
             self.asked = number
             self.woken.set()
-            self._timer = threading.Timer(self._grace_seconds, os.kill, (os.getpid(), number))
+            self._timer = threading.Timer(self.grace_seconds, os.kill, (os.getpid(), number))
             self._timer.daemon = True
             self._timer.start()
             return

@@ -53,8 +53,8 @@ def _row(columns: tuple[Any, ...]) -> Ready:
 
 
 def held_code(served: Served) -> str:
-    """The workflows that a worker holds, as the queries compare them."""
-    return encode([f"{name}\0{version}" for name, version in served.workflows]).decode()
+    """The workflows that a worker holds, as the queries compare them; no name holds a slash."""
+    return encode([f"{name}/{version}" for name, version in served.workflows]).decode()
 
 
 def load_ready(

@@ -126,10 +126,10 @@ DELETE FROM queue WHERE run = ?;
 UPDATE queue SET asleep = 0 WHERE asleep = 1 AND due_at <= ?;
 
 -- name: find_ready
--- Rows of a queue that nobody has, of workflows (a JSON array of "name version") that the worker holds.
+-- Rows of a queue that nobody has, of workflows (a JSON array of "name/version") that the worker holds.
 SELECT run, queue, workflow, version, key, priority, since, due_at, owner FROM queue
 WHERE asleep = 0 AND owner = 0 AND queue = ?
-AND workflow || char(0) || version IN (SELECT value FROM json_each(?))
+AND workflow || '/' || version IN (SELECT value FROM json_each(?))
 ORDER BY priority DESC, since LIMIT ?;
 
 -- name: next_key
@@ -140,7 +140,7 @@ SELECT key FROM queue WHERE asleep = 0 AND owner = 0 AND key <> '' AND queue = ?
 -- The same as find_ready, of one key.
 SELECT run, queue, workflow, version, key, priority, since, due_at, owner FROM queue
 WHERE asleep = 0 AND owner = 0 AND key <> '' AND queue = ? AND key = ?
-AND workflow || char(0) || version IN (SELECT value FROM json_each(?))
+AND workflow || '/' || version IN (SELECT value FROM json_each(?))
 ORDER BY since LIMIT ?;
 
 -- name: find_taken
@@ -149,10 +149,10 @@ SELECT run, queue, workflow, version, key, priority, since, due_at, owner FROM q
 
 -- name: next_due
 -- When the earliest sleeping row is due that this worker could take (queues and workflows as JSON arrays).
-SELECT due_at FROM queue
+SELECT (SELECT due_at FROM queue
 WHERE asleep = 1 AND queue IN (SELECT value FROM json_each(?))
-AND workflow || char(0) || version IN (SELECT value FROM json_each(?))
-ORDER BY due_at LIMIT 1;
+AND workflow || '/' || version IN (SELECT value FROM json_each(?))
+ORDER BY due_at LIMIT 1);
 
 -- name: backlog
 -- Queue rows, oldest first.
