@@ -18,7 +18,7 @@ from surefoot import receivers
 from surefoot.testing.forkserver import ForkServer
 
 from .decision_stage import AGENT, LIFE_SECONDS_MAX, Stage, margin_is_over, perform
-from .decision_table import ACTED, CELLS, LATE, LOST, ROWS, Cell, Column, Row, Way
+from .decision_table import ACTED, CELLS, LATE, LOST, ROWS, STORE_LOST, Cell, Column, Row, Way
 
 pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(120)]
 MAIN_ROWS = [row for row in ROWS if not row.more]
@@ -184,6 +184,20 @@ def test_a_lookup_that_shows_within_its_lag_is_waited_for(stage: Stage) -> None:
     stage.die(ACTED)
     assert stage.live().startswith("result")
     assert len(stage.acts()) == 1 and len(stage.sends()) == 1
+
+
+# --- what a used key made -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(reason="a first send that is told 'landed' is confirmed by the refusal's body", strict=True)
+@pytest.mark.parametrize(
+    "stage", [("moov.transfers", Column.CHANGED, STORE_LOST)], indirect=True, ids=["moov.transfers"]
+)
+def test_a_first_send_that_meets_a_used_key_is_not_taken_for_its_own(stage: Stage) -> None:
+    """Nothing of ours was unresolved, so whoever used the key was a request that this store never recorded."""
+    assert stage.live().startswith("result")
+    said = stage.live(db=str(stage.folder / "another.db"), text="something else", compares=False)
+    assert not said.startswith("result")
 
 
 # --- numbers that are overtaken ---------------------------------------------------------------------------------------
