@@ -35,6 +35,7 @@ from .effects.effect import Effect, compensate, effect
 from .effects.reading import Reading, Unsuccessful
 from .effects.transactional import create_receipts_table, same_transaction
 from .runtime.app import Surefoot
+from .runtime.children import Child, call, start_child
 from .runtime.choices import first, now, patched, random, sleep, sleep_until, timeout, uuid, wait_for
 from .runtime.fork import gather
 from .runtime.fork import map as map  # noqa: A004
@@ -51,6 +52,7 @@ __all__ = [
     "Abandoned",
     "Answers",
     "Attempt",
+    "Child",
     "CommitUnknown",
     "Confirmed",
     "Contract",
@@ -87,6 +89,7 @@ __all__ = [
     "UsageError",
     "ValueRefused",
     "Workflow",
+    "call",
     "compensate",
     "create_receipts_table",
     "effect",
@@ -103,6 +106,7 @@ __all__ = [
     "same_transaction",
     "sleep",
     "sleep_until",
+    "start_child",
     "step",
     "timeout",
     "uuid",

@@ -110,7 +110,7 @@ def nested_calls(sf: Surefoot) -> list[Callable[[], Any]]:
 def test_a_nested_run_is_refused_and_the_outer_one_goes_on(db: Path, number: int) -> None:
     @workflow
     def outer() -> str:
-        with pytest.raises(UsageError, match="nested runs are not started by a call"):
+        with pytest.raises(UsageError, match="surefoot.call"):
             nested_calls(sf)[number]()
         return "refused"
 
@@ -132,7 +132,7 @@ async def test_a_nested_async_run_is_refused_too(db: Path, how: str) -> None:
             "start": lambda: sf.start(inner, id="inner"),
             "call": inner,
         }
-        with pytest.raises(UsageError, match="nested runs are not started by a call"):
+        with pytest.raises(UsageError, match="surefoot.call"):
             await ways[how]()
         return "refused"
 

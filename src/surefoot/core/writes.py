@@ -40,6 +40,24 @@ def is_for(effect: Effect, run_id: str) -> bool:
     return run_id != "" and effect.holder == run_id
 
 
+def wake_parent(view: View, child: Run) -> None:
+    """A run that has ended wakes the parent that waits for it; its stamp stays, since this is not its owner's write."""
+    parent = view.run(child.parent) if child.parent else None
+    if parent is not None and parent.status is RunStatus.WAITING and waits_for(parent, child.id):
+        view.put_run(replace(parent, wake_at=WAKE_NOW))
+
+
+def waits_for(parent: Run, child: str) -> bool:
+    """True if this is among what the run waits for."""
+    return any(wait.kind == "child" and wait.name == child for wait in parent.waits)
+
+
+def has_ended(view: View, run_id: str) -> bool:
+    """True if nobody has to wait for that run any more."""
+    run = view.run(run_id)
+    return run is None or run.status in FINAL
+
+
 class Join(Write, frozen=True, kw_only=True):
     """A process appears, or extends its lease."""
 
@@ -152,13 +170,19 @@ class EndRun(Write, frozen=True, kw_only=True):
             if length > self.length_at_claim:
                 ended = replace(ended, tentative=(*run.tentative, (self.length_at_claim, length)))
         if ended.status is RunStatus.WAITING:
-            wake_at = WAKE_NOW if self.waits and (run.mail > self.mail_seen or run.cancel_at) else self.wake_at
-            ended = replace(ended, waits=self.waits, wake_at=wake_at)
+            missed = run.mail > self.mail_seen or run.cancel_at or self._missed_an_end(view)
+            ended = replace(ended, waits=self.waits, wake_at=WAKE_NOW if self.waits and missed else self.wake_at)
         ended = replace(ended, stamp=self.stamp)
         view.put_run(ended)
+        if ended.status in FINAL:
+            wake_parent(view, ended)
         if self.blobs:
             view.put_blobs(self.blobs)
         return Answer(Verdict.DONE, run=ended)
+
+    def _missed_an_end(self, view: View) -> bool:
+        """True if a child that the run is about to wait for has ended already, so that nobody would wake it."""
+        return any(wait.kind == "child" and has_ended(view, wait.name) for wait in self.waits)
 
 
 class CancelRun(Write, frozen=True, kw_only=True):

@@ -13,12 +13,13 @@ import inspect
 import sys
 from asyncio import CancelledError as CancelledError
 from collections.abc import Callable, Coroutine
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from ..core.errors import NotDeterministic, Suspend
 from .scope import Scope, current
 from .session import Session
 
+T = TypeVar("T")
 QUIET_SECONDS = 0.05
 _WAYS = "use surefoot.first(...) or surefoot.timeout(...), which record the choice, or move it inside a step"
 
@@ -237,3 +238,21 @@ async def end_tasks(session: Session) -> None:
         for task in rest:
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
+
+
+async def outlast(root: asyncio.Task[T]) -> T:
+    """Wait for the root task; if this task is cancelled meanwhile, the run stops first and is released."""
+    loop = asyncio.get_running_loop()
+    while not root.done():
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def end(_: object, ended: asyncio.Future[None] = ended) -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        root.add_done_callback(end)
+        try:
+            await ended
+        except asyncio.CancelledError:
+            root.cancel()
+    return root.result()

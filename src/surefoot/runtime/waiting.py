@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..core.errors import CancelRequested, Suspend, UsageError
+from ..core.errors import Suspend, UsageError
+from ..core.flows import Begun
 from ..core.ids import check_name
 from ..core.mail import Mail, next_mail
 from ..core.run import Waits
@@ -39,7 +40,7 @@ def pause(session: Session, branch: Any, wait: Waits, look: Callable[[], T | Non
     while (found := look()) is None:
         left = _left(session, wait)
         session.check_stop()
-        _check_cancelled(session, branch)
+        _check_begin(session, branch)
         session.waits[wait.kind, wait.name] = wait
         if gives_back(session, wait, left):
             raise session.stop(Suspend(reason_of(wait)), branch)
@@ -56,7 +57,7 @@ async def pause_async(session: Session, branch: Any, wait: Waits, look: Callable
         while (found := look()) is None:
             left = _left(session, wait)
             session.check_stop()
-            _check_cancelled(session, branch)
+            _check_begin(session, branch)
             session.waits[wait.kind, wait.name] = wait
             if gives_back(session, wait, left):
                 await stand_still(session, reason_of(wait), seconds=min(left, POLL_SECONDS))
@@ -87,9 +88,11 @@ def _left(session: Session, wait: Waits) -> float:
     return max(wait.until - session.engine.time(), 0.0) if wait.until else math.inf
 
 
-def _check_cancelled(session: Session, branch: Any) -> None:
-    if session.cancelled is not None:
-        raise session.stop(CancelRequested(session.cancelled), branch)
+def _check_begin(session: Session, branch: Any) -> None:
+    try:
+        session.state.begin(Begun.WAIT)
+    except BaseException as stopped:
+        raise session.stop(stopped, branch) from None
 
 
 def reason_of(wait: Waits) -> str:
