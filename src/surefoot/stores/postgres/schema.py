@@ -54,6 +54,21 @@ def migrate(url: str, *, schema: str | None = None) -> tuple[int, int]:
         link.drop()
 
 
+def find_version(url: str, *, schema: str | None = None) -> int:
+    """The version of a store's schema, 0 if there is no store yet; nothing is written. Raises StoreRefused."""
+    address = read_url(url, schema)
+    link = Link(address, threading.Event())
+    queries = queries_for(address.schema)
+    try:
+        link.connect()
+        read_promise(link, queries)
+        return _version(link, queries) or 0
+    except psycopg.Error as error:
+        raise refused(address, error) from None
+    finally:
+        link.drop()
+
+
 def _version(link: Link, queries: dict[str, str]) -> int | None:
     """The version of the schema, or None if it is still to be made; raises StoreRefused if it is another's."""
     address = link.address

@@ -23,7 +23,7 @@ from ...core.journal import Entry, verify
 from ...core.lease import Owner
 from ...core.run import Run, RunStatus
 from ...core.writes import Answer, Join, Write
-from ..base import Overlay
+from ..base import Board, Overlay
 from ..records import open_effect, open_owner, open_run
 from .connection import (
     LOCK_TIMEOUT,
@@ -76,7 +76,7 @@ class PostgresStore:
         except BaseException:
             self._writer.drop()
             raise
-        self.board = PostgresBoard(self._rows_of)
+        self.board: Board = PostgresBoard(self._rows_of)
         presence = Link(self._address, self._closing)
         self._presence = Presence(presence, self._queries, pooled=self.promise.pooled)
         for loss in self.promise.losses():
