@@ -37,7 +37,7 @@ FIELDS = {
     " cancel_at tentative claims stamp queue version key priority parent wake_at waits mail deaths",
     Waits: "kind name until detail who digest",
     Ready: "run_id queue workflow version key priority since due_at owner",
-    Queue: "name limits tokens tokens_at stamp",
+    Queue: "name limits recent stamp",
     Limits: "concurrency per_worker per_key rate period_seconds",
     Mail: "run_id number id name at value who",
     Claimed: "at owner fence why",

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from .run import Run, RunStatus
 
 DEFAULT_QUEUE = "default"
 DEATHS_MAX = 3
+PARTS = 64
 WAKE_NOW = 1.0
 """A `wake_at` that has come, by any clock."""
 
@@ -43,8 +45,8 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a queue allows; 0 means no limit.
 
-    `concurrency`: runs under way everywhere; `per_worker`: in one process; `per_key`: of one key. `rate` starts in
-    `period_seconds`.
+    `concurrency`: runs under way everywhere; `per_worker`: in one process; `per_key`: of one key. `rate`: starts, at
+    most, in any span of `period_seconds`.
     """
 
     concurrency: int = 0
@@ -65,12 +67,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A queue that has limits, as it stands: `tokens` starts are left at `tokens_at`."""
+    """A queue that has limits, as it stands. `recent`: when runs were started in its last period, and how many.
+
+    Starts of one 64th of a period are kept together, under the latest of their instants.
+    """
 
     name: str
     limits: Limits
-    tokens: float = 0.0
-    tokens_at: float = 0.0
+    recent: tuple[tuple[float, int], ...] = ()
     stamp: int = 0
 
     def starts(self, now: float) -> float:
@@ -78,8 +82,8 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         limits = self.limits
         if not limits.rate:
             return math.inf
-        refilled = self.tokens + max(0.0, now - self.tokens_at) * limits.rate / limits.period_seconds
-        return min(float(limits.rate), refilled)
+        begun = sum(count for at, count in self.recent if at > now - limits.period_seconds)
+        return max(0.0, limits.rate - begun)
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,60 +117,86 @@ def ready_of(run: Run) -> Ready | None:
     )
 
 
-def choose(
-    ready: Iterable[Ready], taken: Sequence[Ready], queues: dict[str, Queue], *, owner: int, slots: int, now: float
-) -> list[Ready]:
-    """The runs to take now, at most `slots`, in order: priority, then the key that has fewest under way, then age.
+Turns = Mapping[tuple[str, str], int]
+"""How recently something was taken of each (queue, key): a higher number is more recent, none is longest ago."""
 
-    `taken` are the rows of limited queues that somebody has already.
+
+def choose(
+    ready: Iterable[Ready],
+    taken: Sequence[Ready],
+    queues: Mapping[str, Queue],
+    *,
+    owner: int,
+    slots: int,
+    now: float,
+    turns: Turns | None = None,
+) -> list[Ready]:
+    """The runs to take now, at most `slots`, in order: by priority, then keys in turn, then age.
+
+    It is the turn of the key that has fewest under way, and of those, of the one that was taken from longest ago.
+    Runs without a key are one key of their own, in each queue. `taken` are the rows that somebody has already.
     """
-    everywhere = Counter(row.queue for row in taken)
-    here = Counter(row.queue for row in taken if row.owner == owner)
-    of_key = Counter((row.queue, row.key) for row in taken)
-    starts = {name: queue.starts(now) for name, queue in queues.items()}
-    waiting = sorted(ready, key=lambda row: (-row.priority, row.since, row.run_id))
+    room = _Room(taken, queues, owner, now)
+    lines: dict[tuple[int, str, str], list[Ready]] = {}
+    for row in sorted(ready, key=lambda row: (row.since, row.run_id), reverse=True):
+        lines.setdefault((-row.priority, row.queue, row.key), []).append(row)
+    waiting = [_turn(line, room, turns or {}) for line in lines.values()]
+    heapify(waiting)
     chosen: list[Ready] = []
     while waiting and len(chosen) < slots:
-        free = [row for row in waiting if _may_start(row, queues, everywhere, here, of_key, starts)]
-        if not free:
-            break
-        top = free[0].priority
-        row = min(
-            (row for row in free if row.priority == top),
-            key=lambda row: (of_key[row.queue, row.key] if row.key else 0, row.since, row.run_id),
-        )
-        chosen.append(row)
-        waiting.remove(row)
-        everywhere[row.queue] += 1
-        here[row.queue] += 1
-        of_key[row.queue, row.key] += 1
-        if row.queue in starts:
-            starts[row.queue] -= 1
+        line = heappop(waiting)[-1]
+        row = line[-1]
+        if not room.has_for(row):
+            continue  # nor will it have for any other of this key: room only shrinks here
+        chosen.append(line.pop())
+        room.take(row)
+        if line:
+            heappush(waiting, _turn(line, room, turns or {}))
     return chosen
 
 
-def _may_start(
-    row: Ready,
-    queues: dict[str, Queue],
-    everywhere: Counter[str],
-    here: Counter[str],
-    of_key: Counter[tuple[str, str]],
-    starts: dict[str, float],
-) -> bool:
-    queue = queues.get(row.queue)
-    if queue is None:
-        return True
-    limits = queue.limits
-    return (
-        (not limits.concurrency or everywhere[row.queue] < limits.concurrency)
-        and (not limits.per_worker or here[row.queue] < limits.per_worker)
-        and (not limits.per_key or not row.key or of_key[row.queue, row.key] < limits.per_key)
-        and starts[row.queue] >= 1
-    )
+def _turn(line: list[Ready], room: _Room, turns: Turns) -> tuple[int, int, int, float, str, list[Ready]]:
+    row = line[-1]
+    place = row.queue, row.key
+    return -row.priority, room.of_key[place], turns.get(place, 0), row.since, row.run_id, line
+
+
+class _Room:
+    """What the queues still allow, while rows are chosen."""
+
+    def __init__(self, taken: Sequence[Ready], queues: Mapping[str, Queue], owner: int, now: float) -> None:
+        self.limits = {name: queue.limits for name, queue in queues.items()}
+        self.starts = {name: queue.starts(now) for name, queue in queues.items()}
+        self.everywhere = Counter(row.queue for row in taken)
+        self.here = Counter(row.queue for row in taken if row.owner == owner)
+        self.of_key = Counter((row.queue, row.key) for row in taken)
+
+    def has_for(self, row: Ready) -> bool:
+        limits = self.limits.get(row.queue)
+        if limits is None:
+            return True
+        return (
+            (not limits.concurrency or self.everywhere[row.queue] < limits.concurrency)
+            and (not limits.per_worker or self.here[row.queue] < limits.per_worker)
+            and (not limits.per_key or not row.key or self.of_key[row.queue, row.key] < limits.per_key)
+            and self.starts[row.queue] >= 1
+        )
+
+    def take(self, row: Ready) -> None:
+        self.everywhere[row.queue] += 1
+        self.here[row.queue] += 1
+        self.of_key[row.queue, row.key] += 1
+        if row.queue in self.starts:
+            self.starts[row.queue] -= 1
 
 
 def spent(queue: Queue, count: int, now: float) -> Queue:
     """The queue after `count` starts."""
+    period = queue.limits.period_seconds
     if not queue.limits.rate:
         return queue
-    return replace(queue, tokens=queue.starts(now) - count, tokens_at=now)
+    recent = [(at, n) for at, n in queue.recent if at > now - period]
+    if recent and int(recent[-1][0] * PARTS / period) == int(now * PARTS / period):
+        at, n = recent.pop()
+        return replace(queue, recent=(*recent, (max(at, now), n + count)))
+    return replace(queue, recent=(*recent, (now, count)))

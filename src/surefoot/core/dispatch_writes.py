@@ -5,6 +5,8 @@ Like all writes they decide for themselves inside the store's transaction, and m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from .dispatch import DEATHS_MAX, WAKE_NOW, Limits, Queue, Ready, Served, choose, spent
@@ -17,11 +19,12 @@ OVERSAMPLE = 4
 
 
 class ClaimReady(Write, frozen=True, kw_only=True):
-    """Take up to `slots` ready runs that this worker can run, as the queues' limits allow."""
+    """Take up to `slots` ready runs that this worker can run, as the queues' limits allow; `turns`: see `choose`."""
 
     served: Served
     slots: int
     vantage: Vantage
+    turns: Mapping[tuple[str, str], int] = {}
 
     def decide(self, view: View) -> Answer:
         """Took, with the runs (each under a higher fence token); absent when there is none to take."""
@@ -33,8 +36,9 @@ class ClaimReady(Write, frozen=True, kw_only=True):
                 return Answer(Verdict.TOOK, runs=taken)
         queues = {name: queue for name in self.served.queues if (queue := view.desk.queue(name)) is not None}
         ready = view.desk.ready(self.served, now, self.slots * OVERSAMPLE)
-        under_way = view.desk.taken(tuple(queues)) if queues else []
-        chosen = choose(ready, under_way, queues, owner=owner, slots=self.slots, now=now)
+        counted = _counted(ready, queues)
+        under_way = view.desk.taken(counted) if counted else []
+        chosen = choose(ready, under_way, queues, owner=owner, slots=self.slots, now=now, turns=self.turns)
         runs = tuple(run for row in chosen if (run := self._take(view, row)) is not None)
         for name, queue in queues.items():
             count = sum(row.queue == name for row in chosen)
@@ -51,6 +55,12 @@ class ClaimReady(Write, frozen=True, kw_only=True):
         taken = replace(taken, queue=run.queue or row.queue, stamp=self.stamp)
         view.put_run(taken)
         return taken
+
+
+def _counted(ready: list[Ready], queues: Mapping[str, Queue]) -> tuple[str, ...]:
+    """The queues whose runs under way matter: those with limits, and all where there are turns to take."""
+    turns = {(row.queue, row.key) for row in ready}
+    return tuple({*queues, *(queue for queue, _ in turns)} if len(turns) > 1 else queues)
 
 
 class FreeRun(Write, frozen=True, kw_only=True):
@@ -71,22 +81,27 @@ class FreeRun(Write, frozen=True, kw_only=True):
         holder = view.owner(run.owner)
         if run.owner == self.vantage.owner or not self.vantage.may_take_from(run.owner, holder):
             return Answer(Verdict.BUSY, run=run, holder=holder.name() if holder else "")
-        freed = free(run, self.vantage.at, holder.name() if holder else "a process that is gone", self.deaths_max)
+        length, _ = view.seal_of(self.run_id)
+        name = holder.name() if holder else "a process that is gone"
+        freed = free(run, self.vantage.at, name, length=length, deaths_max=self.deaths_max)
         freed = replace(freed, stamp=self.stamp)
         view.put_run(freed)
         return Answer(Verdict.DONE, run=freed)
 
 
-def free(run: Run, at: float, holder: str, deaths_max: int) -> Run:
-    """The run after its owner's death, with that death counted."""
-    deaths = run.deaths + 1
+def free(run: Run, at: float, holder: str, *, length: int, deaths_max: int) -> Run:
+    """The run after its owner's death. Deaths count as long as its journal, now of `length`, has not grown between."""
+    deaths = run.deaths + 1 if run.deaths and run.deaths_length == length else 1
     if deaths < deaths_max:
-        return replace(apply_run(run, RunDo.RELEASE, at, why=f"{holder} died while it ran"), deaths=deaths)
-    why = (
-        f"{deaths} processes died while they ran it, the last was {holder}; it is not started again by itself. Look at "
-        f"what it does there (`surefoot show {run.id}`), then `surefoot retry {run.id}`"
-    )
-    return replace(apply_run(run, RunDo.QUARANTINE, at, why=why), deaths=deaths)
+        freed = apply_run(run, RunDo.RELEASE, at, why=f"{holder} died while it ran")
+    else:
+        why = (
+            f"{deaths} processes died in a row while they ran it, each after entry {length} of its journal; the last "
+            f"was {holder}; it is not started again by itself. Look at what it does there (`surefoot show {run.id}`), "
+            f"then `surefoot retry {run.id}`"
+        )
+        freed = apply_run(run, RunDo.QUARANTINE, at, why=why)
+    return replace(freed, deaths=deaths, deaths_length=length)
 
 
 class RetryRun(Write, frozen=True, kw_only=True):
@@ -144,13 +159,12 @@ class SetQueue(Write, frozen=True, kw_only=True):
     at: float
 
     def decide(self, view: View) -> Answer:
-        """Always done. A changed rate starts with its full allowance."""
+        """Always done. What was started under the old limits counts under the new."""
         held = view.desk.queue(self.name)
         if held is None or held.limits != self.limits:
-            full = float(self.limits.rate)
-            view.desk.put_queue(
-                Queue(name=self.name, limits=self.limits, tokens=full, tokens_at=self.at, stamp=self.stamp)
-            )
+            begun = held.recent if held is not None else ()
+            recent = tuple((at, count) for at, count in begun if at > self.at - self.limits.period_seconds)
+            view.desk.put_queue(Queue(name=self.name, limits=self.limits, recent=recent, stamp=self.stamp))
         return Answer(Verdict.DONE)
 
 

@@ -99,7 +99,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `tentative`: entries that diverged attempts appended (from, below); their steps may be read and need not be.
     `queue` is "" for a run that no queue started; `wake_at` is from when on a worker may take it (0: not by time);
-    `mail` counts what was ever sent to it; `deaths` counts owners that died while they had it, since its last retry.
+    `mail` counts what was ever sent to it; `deaths` counts owners that died in a row while they had it and its journal
+    held `deaths_length` entries.
     """
 
     id: str
@@ -127,6 +128,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     waits: tuple[Waits, ...] = ()
     mail: int = 0
     deaths: int = 0
+    deaths_length: int = 0
     stamp: int = 0
 
 

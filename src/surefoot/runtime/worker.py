@@ -34,6 +34,7 @@ from .stopping import StopSwitch
 CONCURRENCY = 100
 CONCURRENCY_MAX = 10_000
 CLAIMS_MAX = 50
+TURNS_MAX = 1000
 POLL_SECONDS = 0.2
 OUTAGE_SECONDS_MAX = 5.0
 log = logging.getLogger("surefoot")
@@ -86,6 +87,8 @@ class Worker:
         self._asked = False
         self._left: dict[str, Run] = {}
         self._claim_is_unknown = False
+        self._turns: dict[tuple[str, str], int] = {}
+        self._turn_number = 0
         self._outage_seconds = 0.0
         self._thread: threading.Thread | None = None
         self._over = threading.Event()
@@ -191,16 +194,27 @@ class Worker:
             engine.announce(self.served)  # it was paused: nothing is taken on a lease that is over
         calls = self._runner.calls
         vantage = replace(engine.look(0), at=engine.time())
-        write = ClaimReady(served=self.served, slots=slots, vantage=vantage, stamp=next(engine.stamps))
+        write = ClaimReady(
+            served=self.served, slots=slots, vantage=vantage, turns=self._turns, stamp=next(engine.stamps)
+        )
         self._claim_is_unknown = True  # should the answer get lost
         taken = engine.committer.commit(write).runs
         self._claim_is_unknown = False
         for run in taken:
             engine.committer.forgive(run.id)
             self._active[run.id] = run
+        self._remember_turns(taken)
         for run in taken:
             self._hand_out(Claim(run, self._code[run.workflow, run.version], calls))
         return len(taken)
+
+    def _remember_turns(self, taken: Sequence[Run]) -> None:
+        for run in taken:
+            place = run.queue, run.key
+            self._turns.pop(place, None)  # so that the order of the dictionary is that of the last turns
+            self._turns[place] = self._turn_number = self._turn_number + 1
+        while len(self._turns) > TURNS_MAX:
+            del self._turns[next(iter(self._turns))]
 
     def _wait(self, seconds: float) -> None:
         try:

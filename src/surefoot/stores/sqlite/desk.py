@@ -76,12 +76,16 @@ def load_ready(
 
 
 def _of_each_key(db: sqlite3.Connection, queue: str, held: str, limit: int, last_keys: dict[str, str]) -> Iterable[Any]:
-    key = last_keys.get(queue, "")
+    key, keys = last_keys.get(queue, ""), set[str]()
     for _ in range(KEYS_MAX):
         behind = db.execute(QUERIES["next_key"], (queue, key)).fetchone()
-        last_keys[queue] = key = behind[0] if behind is not None else ""
-        if key:
-            yield from db.execute(QUERIES["find_ready_of_key"], (queue, key, held, limit))
+        key = behind[0] if behind is not None else ""
+        if key in keys:
+            break  # once around
+        keys.add(key)
+    last_keys[queue] = key
+    for each in keys - {""}:
+        yield from db.execute(QUERIES["find_ready_of_key"], (queue, each, held, max(1, limit // len(keys))))
 
 
 def load_taken(db: sqlite3.Connection, queues: tuple[str, ...]) -> list[Ready]:
