@@ -75,7 +75,7 @@ def test_workers_that_compete_take_each_run_once_and_keep_the_limit(
 ) -> None:
     store.transact([pending(place, f"r{n:02}", key=f"k{n % 3}", at=AT + n) for n in range(RUNS)])
     if limit:
-        one(store, SetQueue(name="mails", limits=Limits(concurrency=limit), stamp=next(place.stamps)))
+        one(store, SetQueue(name="mails", limits=Limits(concurrency=limit), at=AT, stamp=next(place.stamps)))
     taken: Counter[str] = Counter()
     most, problems = [0], list[BaseException]()
     ended = threading.Event()
@@ -112,7 +112,7 @@ def test_workers_that_compete_take_each_run_once_and_keep_the_limit(
 def test_one_busy_key_does_not_hide_the_others(store: PostgresStore, place: Place) -> None:
     runs = [pending(place, f"busy{n:03}", key="busy", at=AT + n) for n in range(100)]
     store.transact([*runs, pending(place, "quiet", key="quiet", at=AT + 500)])
-    one(store, SetQueue(name="mails", limits=Limits(per_key=1), stamp=next(place.stamps)))
+    one(store, SetQueue(name="mails", limits=Limits(per_key=1), at=AT, stamp=next(place.stamps)))
     assert {run.id for run in one(store, claim(place, 11, 2)).runs} == {"busy000", "quiet"}
 
 
@@ -133,7 +133,7 @@ def test_mail_is_kept_in_order_and_once(store: PostgresStore, place: Place) -> N
 
 
 def test_limits_and_owners_can_be_listed_and_left(store: PostgresStore, place: Place) -> None:
-    one(store, SetQueue(name="mails", limits=Limits(rate=5), stamp=next(place.stamps)))
+    one(store, SetQueue(name="mails", limits=Limits(rate=5), at=AT, stamp=next(place.stamps)))
     store.transact([place.join(11), place.join(22)])
     assert [queue.limits.rate for queue in store.board.find_queues()] == [5]
     one(store, Leave(owner_id=11, stamp=next(place.stamps)))

@@ -109,7 +109,7 @@ def test_two_claims_of_different_runs_do_not_both_pass_one_limit(two: Two) -> No
     mine, theirs, place = two
     other = pending(place, "x", at=AT + 1)
     mine.transact([pending(place, "r"), replace(other, run=replace(other.run, workflow="v"))])
-    one(mine, SetQueue(name="mails", limits=Limits(concurrency=1), stamp=next(place.stamps)))
+    one(mine, SetQueue(name="mails", limits=Limits(concurrency=1), at=AT, stamp=next(place.stamps)))
 
     def claim(owner: int, workflow: str) -> ClaimReady:
         served = Served(queues=("mails",), workflows=((workflow, ""),))
