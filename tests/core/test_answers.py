@@ -95,6 +95,13 @@ def test_an_answer_with_its_receipt_confirms_whatever_is_unresolved(contract: Co
         assert judge(effect, Answered(kind="landed", receipt=b"null")) is Do.CONFIRM
 
 
+def test_a_refusal_that_says_landed_is_ours_only_after_a_send_of_ours() -> None:
+    told = Answered(kind="landed", code=409, receipt=b'{"error": "conflict"}')
+    assert judge(make_effect(), told) is Do.LOSE
+    assert judge(make_effect(unresolved=1), told) is Do.CONFIRM
+    assert judge(make_effect(), Answered(kind="landed", receipt=b'"T-1"')) is Do.CONFIRM
+
+
 @pytest.mark.parametrize("code", [401, 403, 429])
 def test_a_refusal_from_before_the_key_was_looked_at_says_nothing_about_the_first_try(code: int) -> None:
     effect = make_effect(contract=STORES, unresolved=1)
@@ -115,7 +122,7 @@ def test_another_request_under_the_key_reaches_a_person_whatever_could_be_asked(
 
 
 @pytest.mark.parametrize("contract", EVERY)
-@pytest.mark.parametrize(("found", "why"), [("landed", "no receipt"), ("spent", "used up"), ("expired", "no longer")])
+@pytest.mark.parametrize(("found", "why"), [("landed", "no receipt of ours"), ("spent", "used up"), ("expired", "no longer")])
 def test_a_key_that_can_do_no_more_is_not_sent_again_but_asked_about(contract: Contract, found: str, why: str) -> None:
     effect = doubt(contract, answered(found), budget_seconds=1e12)
     assert next_move(effect, 106.0, can_ask=True) == Ask()

@@ -189,7 +189,6 @@ def test_a_lookup_that_shows_within_its_lag_is_waited_for(stage: Stage) -> None:
 # --- what a used key made -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(reason="a first send that is told 'landed' is confirmed by the refusal's body", strict=True)
 @pytest.mark.parametrize(
     "stage", [("moov.transfers", Column.CHANGED, STORE_LOST)], indirect=True, ids=["moov.transfers"]
 )

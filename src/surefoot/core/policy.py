@@ -104,7 +104,7 @@ def next_move(effect: Effect, now: float, *, can_ask: bool) -> Move:
 
 
 _NOT_REPEATED = {
-    "landed": "the receiver says that it happened, and its answer holds no receipt",
+    "landed": "the receiver says that a request under this key took effect; its answer holds no receipt of ours",
     "changed_payload": "the receiver holds another request under this key, so what it did under it is not ours alone",
     "spent": "the key is used up and the receiver does not tell what became of the request",
     "expired": "the receiver no longer knows the key, so it cannot tell a repeat from a new request",
@@ -197,7 +197,9 @@ def judge(effect: Effect, answer: Answered) -> Do:
     """The event that an attempt's answer stands for, given what is unresolved already."""
     match answer.kind:
         case "landed":
-            return Do.CONFIRM if answer.receipt else Do.LOSE
+            # a refusal that says "landed" is ours only if something of ours may have been there before
+            ours = answer.code is None or effect.unresolved
+            return Do.CONFIRM if answer.receipt and ours else Do.LOSE
         case "refused":
             stored = effect.contract.stores_refusals and answer.code not in UNKEYED_CODES
             return Do.LOSE if effect.unresolved and not stored else Do.REFUSE
