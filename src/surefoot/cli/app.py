@@ -17,10 +17,11 @@ from ..core.errors import SurefootError
 from ..core.ids import check_id
 from ..core.run import FINAL, RunStatus
 from . import draw, receivers
-from .desk import Desk
+from .desk import Desk, url_of
 from .doctor import examine
 from .doubts import list_doubts
 from .exits import Exit, Failed, failure_of
+from .migrate import draw_migrated, migrate_store
 from .page import Page
 from .resolve import check_decision, resolve
 from .shapes import Cancelled, Runs, Shape
@@ -227,6 +228,26 @@ def cancel(
         document = Cancelled(run=desk.run_row(after), next=follows)
         _give(order, document, lambda page: draw.draw_cancelled(page, document))
     return Exit.FINE
+
+
+@app.command()
+def migrate(
+    context: typer.Context,
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; exit 1 if there is something to do.")] = False,
+    grant: Annotated[
+        str | None, typer.Option("--grant", metavar="ROLE", help="Then give this role what a worker needs.")
+    ] = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> int:
+    """Make a PostgreSQL store's tables, or bring them up to date.
+
+    Run it once, before workers of a new version start; it may be run again, and by several at once.
+    """
+    order = _order(context, db, as_json)
+    document = migrate_store(url_of(order.db), check=check, grant=grant)
+    _give(order, document, lambda page: draw_migrated(page, document))
+    return Exit.FINE if document.now == document.needed else Exit.ATTENTION
 
 
 @app.command(context_settings=FORWARD)

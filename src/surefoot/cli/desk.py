@@ -14,6 +14,7 @@ import msgspec
 
 from ..core import policy
 from ..core.digest import BLOB_MARK
+from ..core.dispatch import Served
 from ..core.effect import OPEN, Effect, Evidence, Status
 from ..core.errors import Damaged, RunNotFound
 from ..core.ids import check_id
@@ -28,6 +29,11 @@ DEFAULT_DB = "agents.db"
 VARIABLE = "SUREFOOT_DB"
 EVERYTHING = 1 << 31
 KEY_SHOWN = 12
+
+
+def url_of(given: str | None) -> str:
+    """The store that is meant: what was given on the command line, else the variable, else the default."""
+    return given or os.environ.get(VARIABLE) or DEFAULT_DB
 
 
 def check_exists(url: str) -> None:
@@ -61,7 +67,7 @@ class Desk:
     def __init__(self, db: str | None) -> None:
         """`db` is what was given on the command line; else the variable, else the default."""
         self._given = db
-        self.url = db or os.environ.get(VARIABLE) or DEFAULT_DB
+        self.url = url_of(db)
         check_exists(self.url)
         self.sf = Surefoot(self.url)
         self.store = self.sf.store
@@ -130,6 +136,11 @@ class Desk:
         if owner is None or owner_id in vantage.gone:
             return Standing(name, False, "its process died")
         return Standing(name, False, "its process died or hangs: its lease is over")
+
+    def serving(self) -> list[Served]:
+        """What each live worker takes from queues."""
+        owners = [owner for owner in self.store.board.find_owners() if owner.serves is not None]
+        return [owner.serves for owner in owners if owner.serves is not None and self.standing(owner.id).is_live]
 
     # --- values and rows ----------------------------------------------------------------------------------------
 

@@ -183,3 +183,17 @@ class Cancelled(Shape, frozen=True):
 
     run: RunRow
     next: str
+
+
+class Migrated(Shape, frozen=True):
+    """`surefoot migrate`: the version of the store's schema `before`, `now`, and that which this Surefoot needs.
+
+    0 means that there is no store yet. With `--check` nothing was changed, so `now` is `before`. `granted` is
+    the role that may work there now, if one was named.
+    """
+
+    store: str
+    before: int
+    now: int
+    needed: int
+    granted: str = ""
