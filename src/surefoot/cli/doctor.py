@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..core.dispatch import Ready, ready_of, unserved
 from ..core.effect import OPEN, Effect, Status
 from ..core.errors import Damaged
 from ..core.journal import Entry
@@ -9,6 +10,7 @@ from ..core.run import FINAL, UNFINISHED, Run, RunStatus
 from .desk import EVERYTHING, KEY_SHOWN, Desk
 from .doubts import next_of
 from .shapes import Checkup, EffectFinding, RunFinding
+from .text import moment, shell
 
 AGAIN = "run it again with the same id"
 
@@ -63,7 +65,7 @@ def _examine_run(desk: Desk, run: Run) -> RunFinding | None:
                 return _examine_run(desk, read[0])
             if run.status is RunStatus.RUNNING:
                 since = max([since, *(entry.at for entry in read[1][-1:])])
-            why, follows = _stopped(desk, run, read[1], owner.why)
+            why, follows, attention = _stopped(desk, run, read[1], owner.why)
     name = owner.name if run.owner else ""
     return RunFinding(run=desk.run_row(run), why=why, since=since, owner=name, attention=attention, next=follows)
 
@@ -72,8 +74,34 @@ def _restore(desk: Desk, run: Run) -> str:
     return f"restore the store from a copy taken before the damage, or give it up: {desk.command('cancel', run.id)}"
 
 
-def _stopped(desk: Desk, run: Run, entries: list[Entry], gone: str) -> tuple[str, str]:
-    """(why, next) of a run that nobody works on."""
+def _stopped(desk: Desk, run: Run, entries: list[Entry], gone: str) -> tuple[str, str, bool]:
+    """(why, next, needs attention) of a run that nobody works on."""
+    row = ready_of(run)
+    if row is not None and not row.owner:
+        stuck = unserved(row, desk.serving())
+        if not stuck:
+            return *_queued(desk, run, row), False
+        if run.queue:
+            return (
+                f"{_state(desk, run, row)}; {stuck}",
+                f"start one that does: surefoot worker MODULE --queue {row.queue}",
+                True,
+            )
+    return *_stuck(desk, run, entries, gone), True
+
+
+def _queued(desk: Desk, run: Run, row: Ready) -> tuple[str, str]:
+    return _state(desk, run, row), "nothing to do: a worker takes it"
+
+
+def _state(desk: Desk, run: Run, row: Ready) -> str:
+    """Where a queued run stands."""
+    due = f"due at {moment(row.due_at)}" if row.due_at > desk.sf.engine.time() else "ready"
+    why = f", {run.reason}" if run.reason else ""
+    return f"in queue {row.queue!r}, {due}{why}"
+
+
+def _stuck(desk: Desk, run: Run, entries: list[Entry], gone: str) -> tuple[str, str]:
     asked = f"cancel requested: {run.reason}" if run.cancel_at else run.reason
     match run.status:
         case RunStatus.RUNNING:
@@ -85,6 +113,8 @@ def _stopped(desk: Desk, run: Run, entries: list[Entry], gone: str) -> tuple[str
             return asked, f"compare both sides: {desk.command('show', run.id, options=('--diverged',))}"
         case RunStatus.DAMAGED:
             return asked, _restore(desk, run)
+        case RunStatus.QUARANTINED:
+            return asked, f"then let it go on: {desk.command('retry', run.id)}"
         case _ if run.cancel_at:
             parked = _parked(desk, run, entries)
             return asked, _decide(desk, run, entries) if parked else f"{AGAIN} once more: what is open is settled"

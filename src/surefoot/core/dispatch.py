@@ -93,6 +93,22 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     workflows: tuple[tuple[str, str], ...]
 
 
+def unserved(row: Ready, workers: Sequence[Served]) -> str:
+    """Why none of these workers could take this run; "" if one could."""
+    of_queue = [served for served in workers if row.queue in served.queues]
+    if not of_queue:
+        return f"no live worker serves queue {row.queue!r}"
+    versions = sorted({version for served in of_queue for name, version in served.workflows if name == row.workflow})
+    if not versions:
+        return f"no live worker of queue {row.queue!r} has workflow {row.workflow!r}"
+    if row.version in versions:
+        return ""
+    has = ", ".join(map(repr, versions))
+    return (
+        f"the live workers of queue {row.queue!r} have workflow {row.workflow!r} in version {has}, not {row.version!r}"
+    )
+
+
 def ready_of(run: Run) -> Ready | None:
     """The queue row that a run in this state has: none while it is over, or waits for somebody."""
     match run.status:

@@ -12,13 +12,17 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 from ..core.dispatch import Served
-from ..core.errors import StoreError
+from ..core.dispatch_writes import Leave
+from ..core.errors import StoreError, SurefootError
 from ..core.lease import Owner, Vantage
+from ..core.run import RunStatus
 from ..core.writes import Join
 from ..stores.base import Store
 from .clock import Clock, first_stamp, host_name, new_owner_id
 from .committer import Committer, Pending
 from .lease_clock import LeaseClock
+
+EVERYTHING = 1 << 31
 
 
 class Engine:
@@ -142,6 +146,10 @@ class Engine:
         """Seconds since the epoch for timers; nobody can set this clock while the machine is up."""
         return self.lease_clock.time()
 
+    def due_after(self, seconds: float) -> float:
+        """The instant, by the clock of timers, at which certainly so much time has passed from now."""
+        return self.lease_clock.due_after(seconds)
+
     def is_ours(self) -> bool:
         """False in a forked child."""
         return os.getpid() == self._pid
@@ -151,13 +159,27 @@ class Engine:
         return self.lease_clock.latest() < self.lease_until
 
     def close(self) -> None:
-        """Commit what is queued and stop the heart; the store closes separately."""
+        """Stop the heart, take the owner's row away if nothing is left to it, and commit what is queued.
+
+        The store closes separately.
+        """
+        if self.is_ours():
+            self._stop_heart.set()
+            if self._heart is not None:
+                self._heart.join()
+            if self._joined:
+                self._leave()
         self.committer.close()
-        if not self.is_ours():
-            return
-        self._stop_heart.set()
-        if self._heart is not None:
-            self._heart.join()
+
+    def _leave(self) -> None:
+        """A row that stays would be looked at by every worker; but whoever has runs is found by it."""
+        try:
+            self.committer.flush()
+            running = self.store.find_runs([RunStatus.RUNNING], limit=EVERYTHING)
+            if all(run.owner != self.owner for run in running):
+                self.committer.commit(Leave(owner_id=self.owner, stamp=next(self.stamps)))
+        except SurefootError:
+            return  # it stays until its lease is over, and a worker takes it away
 
 
 def _go_on() -> None:

@@ -14,12 +14,11 @@ from ..core.lease import Owner, Vantage
 from ..core.run import Run, RunStatus
 from ..core.writes import Verdict
 from .clock import random_number
-from .engine import Engine
+from .engine import EVERYTHING, Engine
 
 LOOK_SECONDS = 0.2
 LOOKS = 4
 """How many workers look at each process in one round, on average: so the looks grow with the fleet, not faster."""
-EVERYTHING = 1 << 31
 
 
 class Reaper:

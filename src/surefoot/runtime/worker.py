@@ -24,9 +24,9 @@ from ..core.ids import check_id
 from ..core.run import Run, RunDo, RunStatus
 from ..core.writes import EndRun
 from .clock import random_number
-from .engine import Engine
+from .engine import EVERYTHING, Engine
 from .hands import Loop, Threads
-from .reaper import EVERYTHING, Reaper
+from .reaper import Reaper
 from .runner import Claim, Runner
 from .step import Workflow, all_workflows
 from .stopping import StopSwitch
