@@ -227,10 +227,17 @@ class Replay:
 
     def may_send(self, branch: Branch, asked: str) -> None:
         """Raises Diverged while a recorded entry of this branch, or of a child that was never opened, is unread."""
+        self._refuse_stray(branch, "an effect would be sent", asked)
+
+    def may_wait(self, branch: Branch, asked: str) -> None:
+        """Raises Diverged likewise: code that changed would wait for a message that nobody sends, and read it."""
+        self._refuse_stray(branch, "a message would be waited for", asked)
+
+    def _refuse_stray(self, branch: Branch, what: str, asked: str) -> None:
         stray = self._stray(branch) if self._recorded else []
         if stray:
             unread = [e.text() for e in self._recorded.values() if branch_of(e.slot) in stray]
-            what = "an effect would be sent while recorded entries of its branch were not asked for"
+            what = f"{what} while recorded entries of its branch were not asked for"
             raise Diverged(self.run_id, what, unread, asked)
 
     def _stray(self, branch: Branch) -> list[str]:

@@ -26,6 +26,6 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     who: str = ""
 
 
-def next_mail(mail: Sequence[Mail], name: str, read: set[int]) -> Mail | None:
-    """The oldest message of this name that the run has not read."""
-    return next((m for m in mail if m.name == name and m.number not in read), None)
+def unread(mail: Sequence[Mail], name: str, read: set[int]) -> list[Mail]:
+    """The messages of this name that the run has not read, oldest first."""
+    return [message for message in mail if message.name == name and message.number not in read]

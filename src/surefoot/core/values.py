@@ -238,6 +238,20 @@ class Codec:
                 return b"[%d,%b]" % (index, content), after
         raise ValueRefused(self.what, "", "it is exactly none of the union's members: " + "; ".join(reasons))
 
+    def read(self, content: bytes) -> Any:
+        """Read JSON that somebody else wrote; raises UsageError when it does not fit the annotation."""
+        if self._members:
+            for member in self._members:
+                try:
+                    return member.read(content)
+                except UsageError:
+                    continue
+            raise UsageError(f"{self.what}: {content[:120]!r} fits no member of the annotated union")
+        try:
+            return self._decode(content)
+        except (msgspec.MsgspecError, ValueError, TypeError) as error:
+            raise UsageError(f"{self.what}: {content[:120]!r} does not fit the annotation: {error}") from None
+
     def decode(self, content: bytes) -> Any:
         """Read a stored value back; raises UsageError when the annotation no longer fits it."""
         try:

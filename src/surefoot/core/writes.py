@@ -25,6 +25,9 @@ from .view import Verdict as Verdict
 from .view import View as View
 from .view import Write as Write
 
+CLOCK_ID = 0
+"""The number of no process: of the row that keeps the clock."""
+
 
 def owned(run: Run | None, fence: int) -> Verdict:
     """May the holder of this fence token write to this run?"""
@@ -66,6 +69,22 @@ class Join(Write, frozen=True, kw_only=True):
     def decide(self, view: View) -> Answer:
         """Always done: an owner's row is its own."""
         view.put_owner(self.owner)
+        return DONE
+
+
+class KeepClock(Write, frozen=True, kw_only=True):
+    """Keep how the clock of timers is tied to the wall clock, once a boot: an owner's row that belongs to no process.
+
+    `owner.started_at` is the instant at which the lease clock stood at 0.
+    """
+
+    owner: Owner
+
+    def decide(self, view: View) -> Answer:
+        """Always done; the first of a boot counts."""
+        held = view.owner(CLOCK_ID)
+        if held is None or held.boot != self.owner.boot:
+            view.put_owner(self.owner)
         return DONE
 
 
@@ -118,21 +137,25 @@ class Append(Write, frozen=True, kw_only=True):
     fence: int
     draft: Draft
     blobs: Blobs = ()
+    undoing: bool = False
 
     def decide(self, view: View) -> Answer:
         """Done, or why this owner may not write any more."""
         run = view.run(self.run_id)
         if view.again and view.has_entry(self.run_id, self.draft.slot, self.draft.kind):
-            return Answer(Verdict.CANCELLED, run=run) if run is not None and run.cancel_at else DONE
+            return self._done(run)
         verdict = owned(run, self.fence)
         if verdict is not Verdict.DONE:
             return Answer(verdict, run=run)
         view.append(self.run_id, self.draft)
         if self.blobs:
             view.put_blobs(self.blobs)
-        if run is not None and run.cancel_at:
-            return Answer(Verdict.CANCELLED, run=run)
-        return DONE
+        return self._done(run)
+
+    def _done(self, run: Run | None) -> Answer:
+        """It is recorded; a run that was cancelled goes on only with undoing its effects."""
+        cancelled = run is not None and run.cancel_at and not self.undoing
+        return Answer(Verdict.CANCELLED, run=run) if cancelled else DONE
 
 
 class EndRun(Write, frozen=True, kw_only=True):
@@ -190,6 +213,7 @@ class CancelRun(Write, frozen=True, kw_only=True):
 
     vantage: Vantage
     reason: str
+    undo: bool = False
 
     def decide(self, view: View) -> Answer:
         """Done (the request stands in the run), ended, or missing."""
@@ -201,7 +225,8 @@ class CancelRun(Write, frozen=True, kw_only=True):
         if run.stamp == self.stamp:
             return Answer(Verdict.DONE, run=run)
         at = self.vantage.at
-        changed = replace(run, cancel_at=run.cancel_at or at, reason=self.reason, stamp=self.stamp)
+        undo = run.undo or self.undo
+        changed = replace(run, cancel_at=run.cancel_at or at, undo=undo, reason=self.reason, stamp=self.stamp)
         if run.status is RunStatus.WAITING:
             changed = replace(changed, wake_at=WAKE_NOW)
         view.put_run(changed)
@@ -231,7 +256,13 @@ class TakeEffect(Write, frozen=True, kw_only=True):
         if self.run_id:
             run = view.run(self.run_id)
             verdict = owned(run, self.fence)
-            if verdict is Verdict.DONE and run is not None and run.cancel_at and held is None:
+            if (
+                verdict is Verdict.DONE
+                and run is not None
+                and run.cancel_at
+                and held is None
+                and not self.effect.compensates
+            ):
                 verdict = Verdict.CANCELLED
             if verdict is not Verdict.DONE:
                 return Answer(verdict, run=run)

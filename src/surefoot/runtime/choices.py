@@ -17,6 +17,7 @@ from ..core import flows
 from ..core.errors import UsageError
 from ..core.ids import check_name
 from ..core.journal import Branch
+from ..core.mail import Mail
 from ..core.run import Waits
 from ..core.values import Codec
 from .clock import random_number, random_uuid
@@ -32,7 +33,8 @@ T = TypeVar("T")
 _encode = msgspec.json.encode
 
 
-def _mark(name: str, make: Callable[[], Any], kind: Any) -> Any:
+def mark(name: str, make: Callable[[], Any], kind: Any) -> Any:
+    """What is recorded under this name here, or `make()`, queued to be recorded."""
     session, branch = require(f"surefoot.{name}()")
     if session.stopped is not None:
         raise session.stopped
@@ -50,17 +52,17 @@ def _mark(name: str, make: Callable[[], Any], kind: Any) -> Any:
 def now() -> datetime:
     """The time (UTC) at which this line first ran; the same on every replay."""
     session, _ = require("surefoot.now()")
-    return _mark("now", lambda: datetime.fromtimestamp(session.engine.clock.now(), UTC), datetime)
+    return mark("now", lambda: datetime.fromtimestamp(session.engine.clock.now(), UTC), datetime)
 
 
 def random() -> float:
     """A random float in [0, 1), drawn once and the same on every replay."""
-    return _mark("random", random_number, float)
+    return mark("random", random_number, float)
 
 
 def uuid() -> UUID:
     """A random UUID, drawn once and the same on every replay."""
-    return _mark("uuid", random_uuid, UUID)
+    return mark("uuid", random_uuid, UUID)
 
 
 class _Done:
@@ -80,7 +82,7 @@ def sleep(seconds: timedelta | float) -> Awaitable[None]:
     if not 0 <= length < float("inf"):
         raise UsageError(f"surefoot.sleep() needs a time of 0 or more seconds, found {seconds!r}")
     session, branch = require("surefoot.sleep()")
-    return _sleep_until(session, branch, _mark("sleep", lambda: session.engine.time() + length, float))
+    return _sleep_until(session, branch, mark("sleep", lambda: session.engine.due_after(length), float))
 
 
 def _sleep_until(session: Session, branch: Branch, due: float) -> Awaitable[None]:
@@ -103,44 +105,57 @@ async def _sleep_async(session: Session, branch: Branch, wait: Waits, look: Call
 
 
 def sleep_until(when: datetime) -> Awaitable[None]:
-    """Wait until that instant, by the store's clock; it is recorded, so a crash does not change it.
+    """Wait until that instant, never less, by the store's clock; it is recorded, so a crash does not change it.
 
     `when` must say its time zone. In an `async def` workflow write `await surefoot.sleep_until(...)`.
     """
     if not isinstance(cast("Any", when), datetime) or when.tzinfo is None:
         raise UsageError(f"surefoot.sleep_until() needs a datetime with a time zone, found {when!r}")
     session, branch = require("surefoot.sleep_until()")
-    return _sleep_until(session, branch, _mark("sleep", when.timestamp, float))
+    return _sleep_until(session, branch, mark("sleep", when.timestamp, float))
 
 
 def wait_for(name: str, type: Any = Any, *, within: timedelta | float | None = None) -> Any:
     """The next message of this name that was sent to this run with `sf.signal`; in `async def`, await it.
 
-    Messages that came early are kept; each is read once, in the order sent. After `within` (seconds) TimeoutError is
-    raised, and recorded. The wait holds nothing: the run is given back, and taken again when the message arrives.
+    Messages that came early are kept; each is read once, in the order sent. One that does not fit `type` stays unread,
+    and the run says so while it waits on. After `within` (seconds) TimeoutError is raised, and recorded. The wait
+    holds nothing: the run is given back, and taken again when the message arrives.
     """
     check_message_name(name, "signal")
     length = seconds_of(within, "surefoot.wait_for(within=)")
-    codec = Codec(type, f"signal {name!r}")
+    codec = Codec(type, f"a message {name!r}")
     session, branch = require("surefoot.wait_for()")
-    until = 0.0 if length is None else _mark(f"within:{name}", lambda: session.engine.time() + length, float)
+    until = 0.0 if length is None else mark(f"within:{name}", lambda: session.engine.due_after(length), float)
     slot = f"signal:{name}"
     wait = Waits(kind="signal", name=name, until=until)
 
     def record(heard: Heard | None) -> Heard:
-        return _mark(slot, lambda: heard, Heard)
+        return mark(slot, lambda: heard, Heard)
+
+    def misfit(mail: Mail) -> str:
+        try:
+            codec.read(mail.value)
+        except UsageError as error:
+            return str(error)
+        return ""
 
     def value(heard: Heard) -> Any:
         if not heard.number:
-            raise TimeoutError(f"no signal {name!r} came within {length:g} s")
-        return codec.decode(bytes(heard.value))
+            raise TimeoutError(f"no signal {name!r} came in time" + (f", within {length:g} s" if length else ""))
+        return codec.read(bytes(heard.value))
 
-    heard = hear(session, branch, slot, wait, record)
+    heard = hear(session, branch, slot, wait, record, misfit)
     return value(heard) if isinstance(heard, Heard) else _heard(heard, value)
 
 
 async def _heard(heard: Awaitable[Heard], value: Callable[[Heard], Any]) -> Any:
     return value(await heard)
+
+
+def is_bare_wait(awaitable: Any) -> bool:
+    """True for what `wait_for` gives in an `async def` workflow: it does nothing but wait."""
+    return getattr(awaitable, "cr_code", None) is _heard.__code__
 
 
 def patched(name: str) -> bool:
@@ -157,7 +172,7 @@ def patched(name: str) -> bool:
         recorded = replay.is_recorded(branch, slot)
         decided = recorded or not replay.is_behind(branch)
         if decided:
-            _mark(slot, lambda: True, bool)
+            mark(slot, lambda: True, bool)
         session.patches[branch.path, name] = decided
     return decided
 

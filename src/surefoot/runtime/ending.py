@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core import flows, perform
+from ..core.child import children_of
 from ..core.commands import Flow
 from ..core.errors import (
     CancelRequested,
@@ -28,9 +29,10 @@ from ..core.errors import (
 )
 from ..core.failures import encode_failure, rebuild_failure
 from ..core.flows import spill
-from ..core.run import Run, RunDo, RunStatus
+from ..core.run import Run, RunDo, RunStatus, Waits
 from ..core.writes import Answer, Blobs, EndRun
 from ..stores.base import Store
+from .cancelling import cancel_children
 from .session import Session
 from .step import Workflow
 
@@ -87,7 +89,10 @@ def finish(session: Session, ending: Ending, stamps: Any, at: Callable[[], float
             ending.error = RunWaiting(state.run_id, reason)
     if ending.do is None:
         return None
-    waits = tuple(session.waits.values()) if ending.do is RunDo.SUSPEND else ()
+    if ending.do is RunDo.CANCEL:
+        session.children.update(children_of(state.replay.unread()))
+        yield from cancel_children(sorted(session.children), session.engine, state.run_id)
+    waits = waits_of(session) if ending.do is RunDo.SUSPEND else ()
     result, blobs = spill(ending.result, state.inline_bytes)
     write = EndRun(
         run_id=state.run_id,
@@ -108,6 +113,26 @@ def finish(session: Session, ending: Ending, stamps: Any, at: Callable[[], float
     return answer
 
 
+def waits_of(session: Session) -> tuple[Waits, ...]:
+    """What the run waits for. The end of a block that it is in counts too, unless only a person can help it."""
+    waits = tuple(session.waits.values())
+    if all(wait.kind == "doubt" for wait in waits):
+        return waits
+    return *waits, *session.deadlines.values()
+
+
+def undoes(plan: Plan, session: Session, ending: Ending) -> bool:
+    """True if what this run did is undone before it ends; from here on nothing else of it begins."""
+    if ending.do is RunDo.FAIL:
+        return plan.workflow.compensate
+    run = session.engine.store.find_run(session.state.run_id) if ending.do is RunDo.CANCEL else None
+    if run is None or not run.undo:
+        return False
+    session.cancelled = session.cancelled or ending.reason
+    session.stopped, session.undoing = None, True
+    return True
+
+
 def stored_result(store: Store, workflow: Workflow[..., Any], run: Run) -> Any:
     """What a run that has ended gave: its value, or its exception, raised."""
     if run.status is RunStatus.CANCELLED:
@@ -124,6 +149,9 @@ def ending_of(plan: Plan, session: Session, value: Any, error: BaseException | N
     """What a function's end means for its run. A signal counts even if the workflow swallowed it."""
     run_id = session.state.run_id
     match session.stopped or error:
+        case (None | Exception()) as end if session.cancelled is not None:
+            reason = session.cancelled if end is None else f"{session.cancelled}; {type(end).__name__}: {end}"
+            return Ending(RunDo.CANCEL, error=RunCancelled(run_id), reason=reason, settle=True)
         case None:
             return _success(plan, session, value)
         case Halt(error=Diverged() | NotDeterministic() as why):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from ..core.run import FINAL, Claimed, Run, RunDo, RunStatus
 from ..core.writes import EndRun
 from .cancelling import end_cancelled, release
 from .children import ChildRuns
-from .ending import Ending, Plan, ending_of, finish, stored_result, warn
+from .ending import Ending, Plan, ending_of, finish, stored_result, undoes, warn
 from .engine import Engine
 from .handle import Handle
 from .outside import state_of
@@ -34,6 +35,7 @@ from .scope import Scope, current
 from .session import Session
 from .step import Workflow, count_live_runs
 from .stopping import StopSwitch
+from .waiting import off_loop
 
 if TYPE_CHECKING:
     import asyncio
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from .worker import Worker
 
 
-OUTWAIT_SECONDS = 0.1
+OUTWAIT_SECONDS_MIN, OUTWAIT_SECONDS_MAX = 0.05, 0.4
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,6 @@ class Runner:
         self._sessions: set[Session] = set()
         self._threads: set[threading.Thread] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._closing = False
         self.workers: set[Worker] = set()
         self.calls = 0
         """How often somebody here has begun to run, or cancel, a run by its id."""
@@ -216,7 +217,7 @@ class Runner:
             except BaseException as error:
                 ending = ending_of(plan, session, None, error)
             try:
-                if plan.workflow.compensate and ending.do is RunDo.FAIL:
+                if undoes(plan, session, ending):
                     session.drive(perform.settle_open(session.state, unread=False))
                     for undo in session.undos():
                         undo()
@@ -225,6 +226,7 @@ class Runner:
         finally:
             current.reset(token)
         session.drive(finish(session, ending, self._engine.stamps, self._engine.clock.now))
+        self._end_children(session, ending)
         return ending.give()
 
     # --- async def --------------------------------------------------------------------------------------------------
@@ -289,6 +291,7 @@ class Runner:
             await session.drive_async(ends)  # one commit, which cannot be cancelled
         else:
             await uncancelled(end_tasks(session), session.drive_async(ends))
+        self._end_children(session, ending)
         return ending.give()
 
     async def _root(self, plan: Plan, session: Session) -> Ending:
@@ -296,7 +299,7 @@ class Runner:
             ending = ending_of(plan, session, await plan.workflow.function(*plan.args, **plan.kwargs), None)
         except BaseException as error:
             ending = ending_of(plan, session, None, error)
-        if plan.workflow.compensate and ending.do is RunDo.FAIL:
+        if undoes(plan, session, ending):
             try:
                 await session.drive_async(perform.settle_open(session.state, unread=False))
                 for undo in session.undos():
@@ -417,22 +420,25 @@ class Runner:
 
     def _outwait(self, plan: Plan) -> None:
         """Wait, holding nothing, until the run can go on: its time has come, a message has, or somebody else has it."""
-        while self._still_waits(plan.proposal.id):
-            self._engine.clock.sleep(OUTWAIT_SECONDS)
+        pause = OUTWAIT_SECONDS_MIN
+        while (seconds := self._still_waits(plan.proposal.id)) > 0:
+            self._engine.clock.sleep(min(seconds, pause))
+            pause = min(pause * 1.5, OUTWAIT_SECONDS_MAX)
 
     async def _outwait_async(self, plan: Plan) -> None:
-        while self._still_waits(plan.proposal.id):
-            await self._engine.clock.sleep_async(OUTWAIT_SECONDS)
+        pause, engine = OUTWAIT_SECONDS_MIN, self._engine
+        while (seconds := await off_loop(engine, lambda: self._still_waits(plan.proposal.id))) > 0:
+            await engine.clock.sleep_async(min(seconds, pause))
+            pause = min(pause * 1.5, OUTWAIT_SECONDS_MAX)
 
-    def _still_waits(self, run_id: str) -> bool:
+    def _still_waits(self, run_id: str) -> float:
+        """For how many seconds it waits, as far as is known now; 0 if it may go on."""
         self._switch.check()
-        if self._closing:
-            raise Stopping("Surefoot was closed")
         run = self._engine.store.find_run(run_id)
         if run is None or run.status is not RunStatus.WAITING:
-            return False
+            return 0.0
         self._children.check(run)
-        return not run.wake_at or self._engine.time() < run.wake_at
+        return run.wake_at - self._engine.time() if run.wake_at else math.inf
 
     def _refuse_local(self, plan: Plan) -> None:
         if plan.when_running == "refuse":
@@ -454,13 +460,19 @@ class Runner:
         if run_id in self._local:
             return
         session = Session(self._engine, state_of(self._engine, run_id=run_id))
-        session.drive(end_cancelled(session.state, self._engine, reason))
+        for child in session.drive(end_cancelled(session.state, self._engine, reason)):
+            self.end_cancelled(child, f"its parent, run {run_id!r}, was cancelled")
+
+    def _end_children(self, session: Session, ending: Ending) -> None:
+        if ending.do is RunDo.CANCEL:
+            for child in sorted(session.children):
+                self.end_cancelled(child, f"its parent, run {session.state.run_id!r}, was cancelled")
 
     def close(self) -> None:
         """Stop background runs at their next step and wait for them."""
         for worker in list(self.workers):
             worker.stop()
-        self._closing = True
+        self._switch.close()
         for session in list(self._sessions):
             session.stopped = session.stopped or Stopping("Surefoot was closed")
         for thread in list(self._threads):

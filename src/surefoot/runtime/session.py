@@ -7,6 +7,7 @@ One table of handlers each; the flows are the same. Whatever has to stop the run
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -55,6 +56,8 @@ from .scope import Scope, current
 if TYPE_CHECKING:
     import asyncio
 
+    from .waiting import Contest
+
 T = TypeVar("T")
 PIPELINE_MAX = 4096
 HALTING = (StoreError, Diverged, Damaged, NotDeterministic)
@@ -66,19 +69,26 @@ class Session:
     def __init__(self, engine: Engine, state: RunState, *, pipelined: bool = False) -> None:
         """`compensations` collects the undo of each confirmed effect, in order.
 
-        `waits` is what its branches wait for now, `looked` how much of the run's mail each has seen, `heard` which
-        messages were read. A `patient` run gives itself back while it waits; another waits for its timers where it
-        is. `cancelled` is the reason when the run was asked to stop before it was claimed; `ended` is the run
-        as its end left it in the store. `queue` is the run's own; `children` are those that it has started.
+        `waits` is what its branches wait for now, each in its place, `looked` how much of the run's mail each has seen,
+        `remarks` what else there is to say of it, `deadlines` when the blocks end that they are in. `heard` are the
+        messages that were read, one wait `reading` at a time; `contests` are the waits among which `first` decides. A
+        `patient` run gives itself back while it waits; another waits for its timers where it is. `cancelled` is the
+        reason when the run was asked to stop, `undoing`: it ends by undoing its effects; `ended` is the run as its end
+        left it in the store. `queue` is the run's own; `children` are those that it has started.
         """
         self.engine, self.state, self.pipelined = engine, state, pipelined
         self.stopped: BaseException | None = None
         self.waits: dict[tuple[str, str], Waits] = {}
         self.looked: dict[tuple[str, str], int] = {}
+        self.remarks: dict[tuple[str, str], str] = {}
+        self.deadlines: dict[tuple[str, str], Waits] = {}
         self.heard: set[int] = set()
+        self.reading = threading.Lock()
+        self.contests: dict[str, tuple[Contest, int]] = {}
         self.patient = False
         self.ended: Run | None = None
         self.cancelled: str | None = None
+        self.undoing = False
         self.queue = ""
         self.children: set[str] = set()
         state.begin = self.begin
@@ -88,6 +98,8 @@ class Session:
         self.root_task: asyncio.Task[Any] | None = None
         self.active = 0
         self.still: set[asyncio.Future[None]] = set()
+        self.resting: set[asyncio.Task[Any] | None] = set()
+        self.watch: asyncio.TimerHandle | None = None
         self.moves = 0
         self.decided: dict[str, int] = {}
         self.patches: dict[tuple[str, str], bool] = {}
@@ -178,7 +190,7 @@ class Session:
         """
         from .tasks import stand_still
 
-        self.waits["doubt", doubt.effect] = Waits(kind="doubt", name=doubt.effect, detail=doubt.name)
+        self.waits[branch.path, f"doubt:{doubt.effect}"] = Waits(kind="doubt", name=doubt.effect, detail=doubt.name)
         if branch is not self.state.root or any(task is not self.root_task for task in self.tasks):
             await stand_still(self, f"effect {doubt.name!r} is in doubt: {doubt.reason}. Decide: {doubt.how()}")
 
@@ -238,7 +250,8 @@ class Session:
         """The write that appends a draft, stamped with the time."""
         force_setattr(command.draft, "at", self.engine.clock.now())
         state = self.state
-        return Append(run_id=state.run_id, fence=state.fence, draft=command.draft, blobs=command.blobs)
+        draft, blobs, undoing = command.draft, command.blobs, self.undoing
+        return Append(run_id=state.run_id, fence=state.fence, draft=draft, blobs=blobs, undoing=undoing)
 
     def pipeline(self, write: Append) -> None:
         """Queue an entry without waiting; an earlier one that failed stops the run here."""

@@ -21,6 +21,7 @@ class StopSwitch:
     def __init__(self, grace_seconds: float) -> None:
         """`grace_seconds`: how long what is running may still take."""
         self.asked: int | None = None
+        self.closed = False
         self.users = 0
         self.woken = threading.Event()
         self.grace_seconds = grace_seconds
@@ -63,7 +64,8 @@ class StopSwitch:
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self.asked = None, None
-        self.woken.clear()
+        if not self.closed:
+            self.woken.clear()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.asked is None and self.users:
@@ -79,8 +81,15 @@ class StopSwitch:
             self._reset()
         raise error
 
+    def close(self) -> None:
+        """No run goes on from now on, and whoever sleeps is woken."""
+        self.closed = True
+        self.woken.set()
+
     def check(self) -> None:
-        """Raises Stopping when the process is to stop."""
+        """Raises Stopping when the process is to stop, or this Surefoot was closed."""
+        if self.closed:
+            raise Stopping("Surefoot was closed")
         if self.asked is not None:
             raise Stopping(f"stopped by signal {self.asked}")
 

@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 from ..core.errors import NotDeterministic, Suspend
 from .scope import Scope, current
 from .session import Session
+from .waiting import waits_for_others
 
 T = TypeVar("T")
 QUIET_SECONDS = 0.05
@@ -171,14 +172,14 @@ async def stand_still(session: Session, reason: str, *, seconds: float | None = 
     loop = asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()
     session.still.add(over)
-    timers = [loop.call_later(QUIET_SECONDS, _suspend_if_quiet, session, loop, reason, session.moves)]
-    if seconds is not None:
-        timers.append(loop.call_later(seconds, _is_over, over))
+    timer = None if seconds is None else loop.call_later(seconds, _is_over, over)
+    if session.watch is None:
+        session.watch = loop.call_later(QUIET_SECONDS, _suspend_if_quiet, session, loop, reason, session.moves)
     try:
         await over
     finally:
         session.still.discard(over)
-        for timer in timers:
+        if timer is not None:
             timer.cancel()
 
 
@@ -188,18 +189,25 @@ def _is_over(future: asyncio.Future[None]) -> None:
 
 
 def _suspend_if_quiet(session: Session, loop: asyncio.AbstractEventLoop, reason: str, moves: int) -> None:
+    """One watch a run: it looks again and again while a branch stands still, and ends with the last one that does."""
+    session.watch = None
     if session.root_task is None or session.root_task.done() or not session.still:
         return
     quiet = session.moves == moves and not session.active
     if not quiet or not all(task.done() or _stands_still(session, task) for task in session.tasks):
-        loop.call_later(QUIET_SECONDS, _suspend_if_quiet, session, loop, reason, session.moves)
+        session.watch = loop.call_later(QUIET_SECONDS, _suspend_if_quiet, session, loop, reason, session.moves)
         return
     session.stopped = session.stopped or Suspend(reason)
     session.root_task.cancel()
 
 
 def _stands_still(session: Session, task: asyncio.Task[Any]) -> bool:
-    """True if the task waits for a person, or for another task of the run, and for nothing else."""
+    """True if the task waits for a person, a message, or another task of the run, and for nothing else.
+
+    One that sleeps where it is counts too, as soon as the run waits for what only the store can tell.
+    """
+    if task in session.resting:
+        return waits_for_others(session)
     waiter = getattr(task, "_fut_waiter", None)
     if waiter in session.still or isinstance(waiter, asyncio.Task) or type(waiter).__name__ == "_GatheringFuture":
         return True

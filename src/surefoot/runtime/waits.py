@@ -1,7 +1,8 @@
 """`surefoot.timeout` and `surefoot.first`: what time decides is recorded, and on replay the record decides.
 
 On replay a branch that lost, or a block that timed out, still hands out what it had recorded; at the first thing it
-had not recorded it is cancelled, there and not by time.
+had not recorded it is cancelled, there and not by time. Until something is decided nobody decides by time before the
+replay has caught up, since the time may have passed while no process was there.
 """
 
 from __future__ import annotations
@@ -14,10 +15,19 @@ from typing import Any, Self
 import msgspec
 
 from ..core import flows
-from ..core.errors import UsageError
+from ..core.errors import Suspend, UsageError
+from ..core.ids import branch_of
 from ..core.journal import Branch
+from ..core.run import Waits
+from .choices import is_bare_wait, mark
 from .scope import current
 from .session import Session
+from .tasks import RunTask
+from .waiting import Contest, has_read
+
+CATCH_UP_SECONDS = 0.02
+CATCH_UP_TRIES = 50
+"""So often at most; what is left unread then belongs to code that changed."""
 
 
 async def _record(session: Session, branch: Branch, name: str, value: Any) -> Any:
@@ -40,6 +50,7 @@ class Timeout:
         self._task: asyncio.Task[Any] | None = None
         self.fired: bool | None = None
         self._expired = False
+        self._tries = 0
         self._name = ""
 
     async def __aenter__(self) -> Self:
@@ -51,14 +62,31 @@ class Timeout:
             self.fired = await _record(self._session, self._branch, self._name, None)
         if self.fired:
             self._session.decided[self._branch.path] = self._session.decided.get(self._branch.path, 0) + 1
-        if self.fired is not False:
-            self._handle = asyncio.get_running_loop().call_later(self._seconds, self._fire)
+        due = self._due()
+        if self.fired is None:
+            left = max(due - self._session.engine.time(), 0.0)
+            self._handle = asyncio.get_running_loop().call_later(left, self._fire)
         return self
 
+    def _due(self) -> float:
+        """When the block ends; recorded when it is first entered, so that neither a crash nor a wait begins it anew."""
+        name = f"until:{self._name}"
+        if self.fired is not None and not self._session.state.replay.is_recorded(self._branch, name):
+            return 0.0
+        due: float = mark(name, lambda: self._session.engine.due_after(self._seconds), float)
+        if self.fired is None:
+            place = self._branch.path, self._name
+            self._session.deadlines[place] = Waits(kind="timer", name=self._name, until=due)
+        return due
+
     def _fire(self) -> None:
-        self._handle = None
-        self._expired = True
         assert self._task is not None
+        self._handle = None
+        if self._tries < CATCH_UP_TRIES and is_replaying(self._session, [self._branch.path]):
+            self._tries += 1
+            self._handle = asyncio.get_running_loop().call_later(CATCH_UP_SECONDS, self._fire)
+            return
+        self._expired = True
         self._task.cancel()
 
     async def __aexit__(
@@ -67,6 +95,8 @@ class Timeout:
         """Record whether it fired, and raise TimeoutError if it did; the record decides on replay."""
         if self._handle is not None:
             self._handle.cancel()
+        if not isinstance(self._session.stopped, Suspend):
+            self._session.deadlines.pop((self._branch.path, self._name), None)
         absorbed = False
         if self._expired and self._task is not None:
             self._task.uncancel()
@@ -100,10 +130,14 @@ async def first_of(session: Session, branch: Branch, awaitables: Sequence[Awaita
     if session.state.replay.is_recorded(branch, name):
         winner = await _record(session, branch, name, None)
     tasks = [_spawn(session, branch, a, lost=winner is not None and i != winner) for i, a in enumerate(awaitables)]
+    paths = [_path_of(task) for task in tasks]
     try:
         if winner is None:
+            contest = _open_contest(session, paths, [is_bare_wait(awaitable) for awaitable in awaitables])
             await _any_done(tasks)
-            winner = next(i for i, task in enumerate(tasks) if task.done())
+            await _catch_up(session, tasks, paths)
+            done = next(i for i, task in enumerate(tasks) if task.done())
+            winner = contest.winner = done if contest.winner is None else contest.winner
             await _record(session, branch, name, winner)
         await asyncio.wait([tasks[winner]])
     finally:
@@ -111,7 +145,42 @@ async def first_of(session: Session, branch: Branch, awaitables: Sequence[Awaita
             if not task.done():
                 task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for path in paths:
+            session.contests.pop(path, None)
     return winner, tasks[winner].result()
+
+
+def _open_contest(session: Session, paths: Sequence[str], bare: Sequence[bool]) -> Contest:
+    """Of waits for messages only one may read: the message of one that lost would be gone.
+
+    One that has read before a crash, although nothing was decided yet, has won.
+    """
+    contest = Contest()
+    for index, path in enumerate(paths):
+        if bare[index]:
+            session.contests[path] = contest, index
+            if contest.winner is None and has_read(session, path):
+                contest.winner = index
+    return contest
+
+
+def is_replaying(session: Session, paths: Sequence[str]) -> bool:
+    """True while something that these branches, or those below, have recorded is yet to be asked for."""
+    unread = [f"{branch_of(entry.slot)}." for entry in session.state.replay.unread()]
+    return any(path == "" or place.startswith(f"{path}.") for place in unread for path in paths)
+
+
+async def _catch_up(session: Session, tasks: Sequence[asyncio.Task[Any]], paths: Sequence[str]) -> None:
+    """A timer that ran out while no process was there does not end what the others have recorded."""
+    for _ in range(CATCH_UP_TRIES):
+        if all(task.done() for task in tasks) or not is_replaying(session, paths):
+            return
+        await asyncio.sleep(0)
+
+
+def _path_of(task: asyncio.Task[Any]) -> str:
+    scope = task.held.get(current) if isinstance(task, RunTask) and task.held is not None else None
+    return scope.branch.path if scope is not None and scope.branch is not None else ""
 
 
 def _spawn(session: Session, branch: Branch, awaitable: Any, *, lost: bool) -> asyncio.Task[Any]:

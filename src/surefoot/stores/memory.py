@@ -160,7 +160,7 @@ class MemoryStore:
     def find_owners(self) -> list[Owner]:
         """Processes that work here."""
         with self._lock:
-            return sorted(self._owners.values(), key=lambda owner: owner.id)
+            return sorted((owner for owner in self._owners.values() if owner.id), key=lambda owner: owner.id)
 
     def find_queues(self) -> list[Queue]:
         """Queues that have limits."""

@@ -180,8 +180,8 @@ SELECT record, digest FROM mail WHERE run = ? ORDER BY num;
 INSERT INTO mail (run, id, record, digest) VALUES (?, ?, ?, ?);
 
 -- name: find_owners
--- Processes that work here, or died here.
-SELECT id, record, digest FROM owners ORDER BY id;
+-- Processes that work here, or died here; 0 is none, but the row that keeps the clock.
+SELECT id, record, digest FROM owners WHERE id <> 0 ORDER BY id;
 
 -- name: drop_owner
 -- A process that is gone and left nothing.
