@@ -110,7 +110,7 @@ def nested_calls(sf: Surefoot) -> list[Callable[[], Any]]:
 def test_a_nested_run_is_refused_and_the_outer_one_goes_on(db: Path, number: int) -> None:
     @workflow
     def outer() -> str:
-        with pytest.raises(UsageError, match="surefoot.call"):
+        with pytest.raises(UsageError, match=r"surefoot\.call"):
             nested_calls(sf)[number]()
         return "refused"
 
@@ -132,7 +132,7 @@ async def test_a_nested_async_run_is_refused_too(db: Path, how: str) -> None:
             "start": lambda: sf.start(inner, id="inner"),
             "call": inner,
         }
-        with pytest.raises(UsageError, match="surefoot.call"):
+        with pytest.raises(UsageError, match=r"surefoot\.call"):
             await ways[how]()
         return "refused"
 
@@ -141,14 +141,19 @@ async def test_a_nested_async_run_is_refused_too(db: Path, how: str) -> None:
         assert [run.id for run in sf.list()] == ["outer"]
 
 
-def test_two_workflows_of_one_name_are_refused_and_both_places_shown() -> None:
-    @workflow(name="twice")
+def test_a_worker_refuses_two_workflows_of_one_name_and_shows_both_places(db: Path) -> None:
+    @workflow(name="doubled")
     def one() -> None: ...
 
-    with pytest.raises(UsageError, match=r"(?s)two workflows are named 'twice'.*test_bad_input.py:\d+ and .*py:\d+"):
+    @workflow(name="doubled")
+    def two() -> None: ...
 
-        @workflow(name="twice")
-        def two() -> None: ...
+    with Surefoot(db) as sf:
+        with pytest.raises(
+            UsageError, match=r"(?s)two workflows are named 'doubled'.*test_bad_input.py:\d+ and .*py:\d+"
+        ):
+            sf.worker(workflows=[one, two])
+        sf.worker(workflows=[two])
 
 
 def test_a_cell_that_was_edited_and_run_again_replaces_its_workflow(db: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
@@ -387,23 +387,26 @@ def check_version(version: object, name: str) -> str:
     return "" if version == "" else check_id(version, f"workflow {name!r}: a version")
 
 
-_workflows: dict[tuple[str, str], Workflow[..., Any]] = {}
+_workflows: dict[tuple[str, str], list[Workflow[..., Any]]] = {}
 
 
 def register(workflow: Workflow[..., Any]) -> None:
-    """Refuse two different workflows of one name and version; the same function decorated again replaces the first."""
+    """Remember its code by name and version; the same function decorated again replaces the first."""
+    for held in _workflows.values():
+        held[:] = [other for other in held if not _is_same(other, workflow)]
     for version in workflow.versions:
-        held = _workflows.get((workflow.name, version))
-        if held is not None and not _is_same(held, workflow):
-            which = f" (version {version!r})" if version else ""
-            raise UsageError(
-                f"two workflows are named {workflow.name!r}{which}: {held.where()} and {workflow.where()}; "
-                'give one of them another name with @workflow(name="..."), or another version'
-            )
-    replaced = [p for p, held in _workflows.items() if p[0] == workflow.name and _is_same(held, workflow)]
-    for place in replaced:
-        del _workflows[place]
-    _workflows.update({(workflow.name, version): workflow for version in workflow.versions})
+        _workflows.setdefault((workflow.name, version), []).append(workflow)
+
+
+def the_only(name: str, version: str, found: Sequence[Workflow[..., Any]]) -> Workflow[..., Any] | None:
+    """The one that a run of this name means; None if there is none, UsageError if it could be one of two."""
+    if len(found) > 1:
+        which = f" (version {version!r})" if version else ""
+        raise UsageError(
+            f"two workflows are named {name!r}{which}: {found[0].where()} and {found[1].where()}; a run that is taken "
+            'from the store finds its code by name. Give one another name with @workflow(name="..."), or a version'
+        )
+    return found[0] if found else None
 
 
 def _is_same(one: Workflow[..., Any], other: Workflow[..., Any]) -> bool:
@@ -415,12 +418,12 @@ def _is_same(one: Workflow[..., Any], other: Workflow[..., Any]) -> bool:
 
 def all_workflows() -> list[Workflow[..., Any]]:
     """Every workflow that has been decorated in this process."""
-    return list(dict.fromkeys(_workflows.values()))
+    return list(dict.fromkeys(workflow for held in _workflows.values() for workflow in held))
 
 
 def find_workflow(name: str, version: str) -> Workflow[..., Any] | None:
-    """The code of a run, if it was decorated in this process."""
-    return _workflows.get((name, version))
+    """The code of a run, if it was decorated in this process; UsageError if two functions have its name."""
+    return the_only(name, version, _workflows.get((name, version), []))
 
 
 @overload

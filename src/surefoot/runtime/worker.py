@@ -28,7 +28,7 @@ from .engine import EVERYTHING, Engine
 from .hands import Loop, Threads
 from .reaper import Reaper
 from .runner import Claim, Runner
-from .step import Workflow, all_workflows
+from .step import Workflow, all_workflows, the_only
 from .stopping import StopSwitch
 
 CONCURRENCY = 100
@@ -52,7 +52,11 @@ def workflows_served(given: Sequence[Workflow[..., Any]]) -> dict[tuple[str, str
             )
     if not chosen:
         raise UsageError("there is no workflow to work on: import the module that has them first, or give workflows=")
-    return {(workflow.name, version): workflow for workflow in chosen for version in workflow.versions}
+    named: dict[tuple[str, str], list[Workflow[..., Any]]] = {}
+    for workflow in dict.fromkeys(chosen):
+        for version in workflow.versions:
+            named.setdefault((workflow.name, version), []).append(workflow)
+    return {place: only for place, found in named.items() if (only := the_only(*place, found)) is not None}
 
 
 class Worker:
