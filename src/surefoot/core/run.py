@@ -100,7 +100,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `tentative`: entries that diverged attempts appended (from, below); their steps may be read and need not be.
     `queue` is "" for a run that no queue started; `wake_at` is from when on a worker may take it (0: not by time);
     `mail` counts what was ever sent to it; `deaths` counts owners that died in a row while they had it and its journal
-    held `deaths_length` entries.
+    held `deaths_length` entries. `undo`: it was cancelled, and its confirmed effects are to be undone first.
+    `born` and `term`: the store's term in which it was made, and that of its last claim (`core.term`).
     """
 
     id: str
@@ -129,6 +130,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mail: int = 0
     deaths: int = 0
     deaths_length: int = 0
+    undo: bool = False
+    born: int = 0
+    term: int = 0
     stamp: int = 0
 
 

@@ -18,6 +18,7 @@ from .effect import IllegalMove as IllegalMove
 from .journal import Draft
 from .lease import Owner, Vantage
 from .run import FINAL, Run, RunDo, RunStatus, Waits, apply_run
+from .term import doubted, may_be_lost
 from .view import DONE as DONE
 from .view import Answer as Answer
 from .view import Blobs as Blobs
@@ -269,11 +270,18 @@ class TakeEffect(Write, frozen=True, kw_only=True):
         if held is None and self.run_id and self.draft is None:
             return Answer(Verdict.ABSENT)
         if held is None:
-            fresh = replace(self.effect, holder=self.run_id, stamp=self.stamp)
-            view.put_effect(fresh)
-            self._record(view)
-            return Answer(Verdict.DONE, effect=fresh)
+            return self._declare(view)
         return self._take_over(view, held)
+
+    def _declare(self, view: View) -> Answer:
+        term, at, proposal = view.term, self.vantage.at, self.effect
+        lost = may_be_lost(term, view.run(self.run_id) if self.run_id else None, at)
+        if lost:
+            proposal = doubted(proposal, term, at=at, deadline_at=proposal.deadline_at, fresh=True)
+        fresh = replace(proposal, holder=self.run_id, term=term.number, stamp=self.stamp)
+        view.put_effect(fresh)
+        self._record(view)
+        return Answer(Verdict.TOOK if lost else Verdict.DONE, effect=fresh)
 
     def _record(self, view: View) -> None:
         for draft in (self.release, self.draft):
@@ -303,15 +311,18 @@ class TakeEffect(Write, frozen=True, kw_only=True):
         if not is_for(held, self.run_id) and not self.vantage.may_take_from(held.owner, holder):
             return Answer(Verdict.BUSY, effect=held, holder=holder.name() if holder else "")
         moved = held.owner != self.vantage.owner
+        open_effect = held
+        if held.term < view.term.number:
+            open_effect = doubted(held, view.term, at=at, deadline_at=asked.deadline_at)
         taken = replace(
-            held,
+            open_effect,
             fence=held.fence + 1,
             owner=self.vantage.owner,
             holder=self.run_id,
-            taken_over=held.taken_over or moved,
+            taken_over=open_effect.taken_over or moved,
             can_ask=asked.can_ask,
         )
-        if held.status is Status.ATTEMPTED:
+        if taken.status is Status.ATTEMPTED:
             why = "its sender stopped before the answer was recorded"
             taken = apply(taken, Event(do=Do.LOSE, at=at, reason=why))
         claim = Evidence(at=at, kind="claim", found=held.status, who=self.run_id, attempt=held.attempts)
@@ -346,7 +357,7 @@ class RecordEffect(Write, frozen=True, kw_only=True):
             return Answer(Verdict.DONE, effect=held)
         if self.run_id and owned(view.run(self.run_id), self.run_fence) is not Verdict.DONE:
             return self._keep_late(view, held, Verdict.FENCED)
-        if held.fence != self.effect_fence:
+        if held.fence != self.effect_fence or held.term < view.term.number:
             return self._keep_late(view, held, Verdict.EXISTS)
         after = with_evidence(held, self.evidence)
         if self.event is not None:
@@ -406,6 +417,8 @@ class ParkUnasked(Write, frozen=True, kw_only=True):
             return Answer(Verdict.DONE, effect=held)
         why, at = "the code of its run no longer asks for it", self.vantage.at
         after = held
+        if held.term < view.term.number and held.status not in TERMINAL and held.status is not Status.PARKED:
+            after = doubted(held, view.term, at=at, deadline_at=at + held.timeout_seconds)
         if after.status is Status.ATTEMPTED:
             after = apply(after, Event(do=Do.LOSE, at=at, reason=why))
         if after.status is Status.IN_DOUBT:
@@ -437,7 +450,8 @@ class DecideEffect(Write, frozen=True, kw_only=True):
             return Answer(Verdict.DONE, effect=held)
         if held.status is not Status.PARKED:
             return Answer(Verdict.ILLEGAL, effect=held)
-        after = replace(apply(held, self.event), owner=0, fence=held.fence + 1, stamp=self.stamp)
+        moved = apply(held, self.event)
+        after = replace(moved, owner=0, fence=held.fence + 1, term=view.term.number, stamp=self.stamp)
         run = view.run(held.run) if held.run else None
         if after.status is Status.INTENDED and run is not None and (run.status in FINAL or not held.holder):
             end = f"has {run.status}" if run.status in FINAL else "no longer asks for it"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from ..core import flows
+from ..core.child import children_of
 from ..core.commands import Commit, Flow, ReadRun, ask
 from ..core.flows import RunState
 from ..core.journal import EntryKind
 from ..core.lease import Vantage
 from ..core.run import RunDo, RunStatus
-from ..core.writes import ClaimRun, EndRun, Verdict
+from ..core.writes import CancelRun, ClaimRun, EndRun, Verdict
 from .engine import Engine
 
 
@@ -30,8 +33,18 @@ def release(run_id: str, engine: Engine) -> Flow[None]:
     yield Commit(end)
 
 
-def end_cancelled(state: RunState, engine: Engine, reason: str) -> Flow[None]:
-    """End a cancelled run that nobody works on; one with open effects is given back, to be settled first."""
+def cancel_children(children: Iterable[str], engine: Engine, parent: str) -> Flow[None]:
+    """Ask the children of a cancelled run to stop; durable before their parent ends."""
+    for child in children:
+        reason, stamp = f"its parent, run {parent!r}, was cancelled", next(engine.stamps)
+        yield Commit(CancelRun(run_id=child, vantage=engine.look(0), reason=reason, stamp=stamp))
+
+
+def end_cancelled(state: RunState, engine: Engine, reason: str) -> Flow[list[str]]:
+    """End a cancelled run that nobody works on; one that has to settle or undo effects first is given back.
+
+    The children that it had started are asked to stop, and given.
+    """
     vantage: Vantage = engine.look(0)
     claim = ClaimRun(run_id=state.run_id, vantage=vantage, why="to cancel it", stamp=next(engine.stamps))
     answer = yield from ask(Commit(claim))
@@ -39,19 +52,25 @@ def end_cancelled(state: RunState, engine: Engine, reason: str) -> Flow[None]:
         vantage = engine.look(answer.run.owner)
         answer = yield from ask(Commit(replace(claim, vantage=vantage)))
     if answer.verdict is not Verdict.TOOK or answer.run is None:
-        return
+        return []
     state.fence = answer.run.fence
     entries = yield from flows.read_claimed(answer.run, vantage.at, engine.stamps)
     settled = {entry.slot for entry in entries if entry.kind == EntryKind.OUTCOME}
     open_effects = [e for e in entries if e.kind == EntryKind.INTENT and e.slot not in settled]
     if open_effects:
         reason = f"{reason}; {len(open_effects)} effect(s) are to be settled: run it once more"
+    undo = answer.run.undo and bool(settled)
+    if undo:
+        reason = f"{reason}; what it did is to be undone: run it once more"
+    children = children_of(entries)
+    yield from cancel_children(children, engine, state.run_id)
     end = EndRun(
         run_id=state.run_id,
         fence=state.fence,
-        do=RunDo.RELEASE if open_effects else RunDo.CANCEL,
+        do=RunDo.RELEASE if open_effects or undo else RunDo.CANCEL,
         at=engine.clock.now(),
         reason=reason,
         stamp=next(engine.stamps),
     )
     yield Commit(end)
+    return children
