@@ -2,15 +2,20 @@
 
 from typing import TYPE_CHECKING, Any
 
+from .core.approval import Approval
 from .core.contract import Answers, Contract, Margins, keyed, lookup, natural, opaque
 from .core.errors import (
     Abandoned,
+    ApprovalClosed,
+    ApprovalNotFound,
     CommitUnknown,
     Damaged,
+    Denied,
     Disagreement,
     Diverged,
     Exists,
     ForkedStore,
+    NotApproved,
     NotCommitted,
     NotDeterministic,
     NotSent,
@@ -35,8 +40,10 @@ from .effects.effect import Effect, compensate, effect
 from .effects.reading import Reading, Unsuccessful
 from .effects.transactional import create_receipts_table, same_transaction
 from .runtime.app import Surefoot
+from .runtime.approvals import approve
 from .runtime.children import Child, call, start_child
 from .runtime.choices import first, now, patched, random, sleep, sleep_until, timeout, uuid, wait_for
+from .runtime.decisions import ApprovalView
 from .runtime.fork import gather
 from .runtime.fork import map as map  # noqa: A004
 from .runtime.handle import Handle
@@ -51,6 +58,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Abandoned",
     "Answers",
+    "Approval",
+    "ApprovalClosed",
+    "ApprovalNotFound",
+    "ApprovalView",
     "Attempt",
     "Child",
     "CommitUnknown",
@@ -58,6 +69,7 @@ __all__ = [
     "Contract",
     "Credential",
     "Damaged",
+    "Denied",
     "Disagreement",
     "Diverged",
     "Effect",
@@ -66,6 +78,7 @@ __all__ = [
     "Handle",
     "InDoubt",
     "Margins",
+    "NotApproved",
     "NotCommitted",
     "NotDeterministic",
     "NotSent",
@@ -89,6 +102,7 @@ __all__ = [
     "UsageError",
     "ValueRefused",
     "Workflow",
+    "approve",
     "call",
     "compensate",
     "create_receipts_table",

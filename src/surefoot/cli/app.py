@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 import surefoot
@@ -16,17 +15,18 @@ import surefoot
 from ..core.errors import SurefootError
 from ..core.ids import check_id
 from ..core.run import FINAL, RunStatus
-from . import draw, receivers
+from . import approvals, draw, receivers
 from .desk import Desk, url_of
 from .doctor import examine
 from .doubts import list_doubts
 from .exits import Exit, Failed, failure_of
 from .migrate import draw_migrated, migrate_store
-from .page import Page
+from .order import Db, Json, Order, RunId, give, order_of
 from .resolve import check_decision, resolve
-from .shapes import Cancelled, Runs, Shape
+from .shapes import Cancelled, Runs
 from .text import safe
 from .timeline import show_run
+from .worker import add_commands
 
 HELP = "Look at runs, end the doubts that only a person can end, and see what is stuck."
 EPILOG = """\b
@@ -47,35 +47,8 @@ FORWARD: dict[str, Any] = {"ignore_unknown_options": True, "allow_extra_args": T
 app = typer.Typer(help=HELP, epilog=EPILOG, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 app.add_typer(receivers.app, name="receivers")
-
-Db = Annotated[
-    str | None,
-    typer.Option(
-        "--db", metavar="PATH", help="The store: a path or sqlite:///path. Else $SUREFOOT_DB, else agents.db."
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document (see surefoot.cli.shapes).")]
-RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.", show_default=False)]
-
-
-class Order:
-    """What was said before the command's name."""
-
-    def __init__(self, db: str | None, as_json: bool) -> None:
-        """The command's own options come first."""
-        self.db, self.as_json = db, as_json
-
-
-def _order(context: typer.Context, db: str | None, as_json: bool) -> Order:
-    before: Order = context.obj
-    return Order(db or before.db, as_json or before.as_json)
-
-
-def _give(order: Order, document: Shape, drawing: Callable[[Page], None]) -> None:
-    if order.as_json:
-        print(msgspec.json.encode(document).decode())
-    else:
-        drawing(Page())
+add_commands(app)
+approvals.add_commands(app)
 
 
 @app.callback(invoke_without_command=True)
@@ -110,11 +83,11 @@ def runs(
     as_json: Json = False,
 ) -> int:
     """List runs, newest first."""
-    order = _order(context, db, as_json)
+    order = order_of(context, db, as_json)
     with Desk(order.db) as desk:
         found = desk.store.find_runs(status or (), limit=limit + 1)
         document = Runs(runs=[desk.run_row(run) for run in found[:limit]], more=len(found) > limit)
-        _give(order, document, lambda page: draw.draw_runs(page, document, desk.now))
+        give(order, document, lambda page: draw.draw_runs(page, document, desk.now))
     return Exit.FINE
 
 
@@ -130,13 +103,13 @@ def show(
 
     The timeline has attempts, tokens, crashes and decisions; an effect has its key, status and evidence.
     """
-    order = _order(context, db, as_json)
+    order = order_of(context, db, as_json)
     with Desk(order.db) as desk:
         document = show_run(desk, run)
         if diverged:
-            _give(order, document, lambda page: draw.draw_diverged(page, document))
+            give(order, document, lambda page: draw.draw_diverged(page, document))
         else:
-            _give(order, document, lambda page: draw.draw_shown(page, document, desk.now))
+            give(order, document, lambda page: draw.draw_shown(page, document, desk.now))
     if document.damage:
         raise Failed(Exit.STORE, document.damage)
     return Exit.FINE
@@ -148,10 +121,10 @@ def doubts(context: typer.Context, db: Db = None, as_json: Json = False) -> int:
 
     Each with the arithmetic, the evidence, what comes next, and the command that decides it. Exits 0, found or not.
     """
-    order = _order(context, db, as_json)
+    order = order_of(context, db, as_json)
     with Desk(order.db) as desk:
         document = list_doubts(desk)
-        _give(order, document, lambda page: draw.draw_doubts(page, document))
+        give(order, document, lambda page: draw.draw_doubts(page, document))
     return Exit.FINE
 
 
@@ -179,11 +152,11 @@ def resolve_command(
 
     Say exactly one of --happened, --did-not-happen and --abandon, and always --why. Then run the run again.
     """
-    order = _order(context, db, as_json)
+    order = order_of(context, db, as_json)
     decision = check_decision(happened, did_not_happen, abandon, why, who)
     with Desk(order.db) as desk:
         document = resolve(desk, run, effect, decision)
-        _give(order, document, lambda page: draw.draw_resolved(page, document))
+        give(order, document, lambda page: draw.draw_resolved(page, document))
     return Exit.FINE
 
 
@@ -193,10 +166,10 @@ def doctor(context: typer.Context, db: Db = None, as_json: Json = False) -> int:
 
     Every unfinished run and every open effect is listed; exits 1 if any of them needs attention.
     """
-    order = _order(context, db, as_json)
+    order = order_of(context, db, as_json)
     with Desk(order.db) as desk:
         document = examine(desk)
-        _give(order, document, lambda page: draw.draw_checkup(page, document, desk.now))
+        give(order, document, lambda page: draw.draw_checkup(page, document, desk.now))
     return Exit.ATTENTION if document.attention else Exit.FINE
 
 
@@ -212,7 +185,7 @@ def cancel(
 
     No new effect begins from then on; what was sent is settled, not dropped.
     """
-    order = _order(context, db, as_json)
+    order = order_of(context, db, as_json)
     check_id(reason, "--reason")
     with Desk(order.db) as desk:
         check_id(run, "RUN")
@@ -226,7 +199,7 @@ def cancel(
         elif after.status not in FINAL:
             follows = f"it left effects open: run it once more with the same id, which settles them ({after.reason})"
         document = Cancelled(run=desk.run_row(after), next=follows)
-        _give(order, document, lambda page: draw.draw_cancelled(page, document))
+        give(order, document, lambda page: draw.draw_cancelled(page, document))
     return Exit.FINE
 
 
@@ -244,9 +217,9 @@ def migrate(
 
     Run it once, before workers of a new version start; it may be run again, and by several at once.
     """
-    order = _order(context, db, as_json)
+    order = order_of(context, db, as_json)
     document = migrate_store(url_of(order.db), check=check, grant=grant)
-    _give(order, document, lambda page: draw_migrated(page, document))
+    give(order, document, lambda page: draw_migrated(page, document))
     return Exit.FINE if document.now == document.needed else Exit.ATTENTION
 
 

@@ -42,7 +42,7 @@ def check_decision(happened: str | None, did_not_happen: bool, abandon: bool, wh
         raise Failed(Exit.BAD_INPUT, "say exactly one of --happened JSON, --did-not-happen, --abandon")
     receipt = b"" if happened is None else _check_receipt(happened)
     do = Do.DID_NOT_HAPPEN if did_not_happen else Do.ABANDON if abandon else Do.HAPPENED
-    return Decision(do=do, receipt=receipt, why=_check_text(why, "--why"), who=_check_text(who or _user(), "--who"))
+    return Decision(do=do, receipt=receipt, why=_check_text(why, "--why"), who=_check_text(who or user_name(), "--who"))
 
 
 def _check_receipt(text: str) -> bytes:
@@ -67,7 +67,8 @@ def _check_text(text: str, option: str) -> str:
     return text
 
 
-def _user() -> str:
+def user_name() -> str:
+    """Who the operating system says is asking."""
     try:
         import pwd
 

@@ -148,6 +148,40 @@ class Resolved(Shape, frozen=True):
     next: str
 
 
+class ApprovalRow(Shape, frozen=True):
+    """One approval. `status` is pending, approved, denied, expired or ended (its run was over first).
+
+    `text` is what is asked for on one line; `artifact` all of it (`show`, `approve`, `deny`; null in a list).
+    """
+
+    id: str
+    run: str
+    by: str
+    status: str
+    digest: str
+    until: float
+    text: str
+    effect: str
+    artifact: Any
+    asked_at: float
+    who: str
+    why: str
+    decided_at: float
+
+
+class Approvals(Shape, frozen=True):
+    """`surefoot approvals`: what is asked for and not decided, the soonest to expire first."""
+
+    approvals: list[ApprovalRow]
+
+
+class ApprovalDecided(Shape, frozen=True):
+    """`surefoot approve` and `surefoot deny`: the approval as it stands now."""
+
+    approval: ApprovalRow
+    next: str
+
+
 class RunFinding(Shape, frozen=True):
     """An unfinished run: why it is not finished, since when, and what to do. `owner` is who works on it, or did."""
 

@@ -176,7 +176,7 @@ class Grants:
                 return grant
             else:
                 why.append(f"its approval {grant.id} by {grant.who} was used already, by {self._used[grant.id]!r}")
-        raise NotApproved(names[0], asked, why)
+        raise NotApproved(names[0], asked, *why)
 
     def give_back(self, slot: str) -> None:
         """Nothing was recorded at that slot after all."""

@@ -15,10 +15,10 @@ from .commands import Commit, Flow, Now, Time, ask
 from .digest import short_digest
 from .dispatch_writes import SendMail
 from .errors import Diverged
-from .flows import RunState, check, spill, unspill
+from .flows import Begun, RunState, check, spill, unspill
 from .journal import PREVIEW_CHARACTERS, Branch, Draft, EntryKind
 from .mail import Mail
-from .run import FINAL, Waits
+from .run import FINAL, Run, Waits
 from .view import Answer, Blobs, Verdict, View, Write
 from .writes import owned
 
@@ -90,7 +90,7 @@ class WithdrawAsk(Write, frozen=True, kw_only=True):
         run = view.run(self.run_id)
         verdict = owned(run, self.fence)
         if verdict is Verdict.DONE and run is not None:
-            view.put_run(replace(run, waits=tuple(w for w in run.waits if w.name != self.name)))
+            view.put_run(_without(run, self.name))
         return Answer(verdict, run=run)
 
 
@@ -123,7 +123,14 @@ class DecideApproval(Write, frozen=True, kw_only=True):
             return Answer(Verdict.DISAGREES, run=run)
         if wait is not None and (self.at >= wait.until) is not self.expires:
             return Answer(Verdict.ILLEGAL, run=run)
-        return SendMail(run_id=self.run_id, mail=self.mail, first_only=True, stamp=self.stamp).decide(view)
+        answer = SendMail(run_id=self.run_id, mail=self.mail, first_only=True, stamp=self.stamp).decide(view)
+        if answer.verdict is Verdict.DONE and answer.run is not None:
+            view.put_run(_without(answer.run, self.mail.name))
+        return answer
+
+
+def _without(run: Run, name: str) -> Run:
+    return replace(run, waits=tuple(wait for wait in run.waits if wait.name != name))
 
 
 def ask_for(state: RunState, branch: Branch, artifact: Artifact) -> Flow[Asked]:
@@ -138,6 +145,8 @@ def ask_for(state: RunState, branch: Branch, artifact: Artifact) -> Flow[Asked]:
         if not artifact.fits(asked):
             raise Diverged(state.run_id, "another effect is to be approved", [shown_of(asked)], artifact.text())
         return asked
+    state.begin(Begun.WAIT)
+    state.replay.may_wait(branch, f"approval {artifact.text()}")
     now = yield from ask(Time())
     asked = Asked(
         id=id_of(state.run_id, slot),

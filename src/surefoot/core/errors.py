@@ -80,15 +80,15 @@ class Denied(SurefootError):
 class NotApproved(SurefootError):
     """No approval releases exactly this request of the effect; nothing was written or sent."""
 
-    def __init__(self, effect: str, asked: str, why: Sequence[str]) -> None:
+    def __init__(self, effect: str, asked: str, *why: str) -> None:
         found = "; ".join(why) or "no approval of it was granted in this run"
         super().__init__(
             f"effect {effect!r} needs approval, and this request has none.\n  asked for: {asked}\n  found: {found}\n"
             "Nothing was written or sent. An approval releases exactly the request that was shown, once, and until it "
             f"expires: surefoot.approve({effect}.request(...), by=..., within=...) with these arguments comes first."
         )
-        self.effect, self.asked, self.why = effect, asked, tuple(why)
-        self.rebuild_args = (effect, asked, found)
+        self.effect, self.asked, self.why = effect, asked, why
+        self.rebuild_args = (effect, asked, *why)
 
 
 class ApprovalNotFound(SurefootError):

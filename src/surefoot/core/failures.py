@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from .errors import Abandoned, Denied, Disagreement, Refused, StepFailed, UsageError, ValueRefused
+from .errors import Abandoned, Denied, Disagreement, NotApproved, Refused, StepFailed, UsageError, ValueRefused
 
 MESSAGE_CHARACTERS = 4000
 
@@ -75,4 +75,4 @@ _BUILTINS = tuple(
     for value in vars(builtins).values()
     if isinstance(value, type) and issubclass(value, Exception) and not issubclass(value, ExceptionGroup)
 )
-_OURS = (StepFailed, Refused, Abandoned, Denied, Disagreement, ValueRefused, UsageError)
+_OURS = (StepFailed, Refused, Abandoned, Denied, NotApproved, Disagreement, ValueRefused, UsageError)

@@ -18,8 +18,9 @@ from ..core.values import Codec
 from ..core.writes import CancelRun, Verdict
 from ..stores.base import Store
 from ..stores.memory import MemoryStore
-from . import queues
+from . import decisions, queues
 from .clock import Clock, SystemClock, random_uuid
+from .decisions import ApprovalView
 from .engine import Engine
 from .handle import Handle
 from .outside import enter_engine, leave_engine
@@ -272,6 +273,49 @@ class Surefoot:
             )
         self.engine.on_change()
         return answer.verdict is Verdict.DONE
+
+    # --- approvals --------------------------------------------------------------------------------------------------
+
+    def approvals(self) -> list[ApprovalView]:
+        """What runs ask approval for and nobody has decided, the soonest to expire first."""
+        self.check_open()
+        return decisions.list_pending(self.engine)
+
+    def approval(self, id: str) -> ApprovalView:
+        """One approval with its whole artifact, by its id or 4 or more of its first characters; ApprovalNotFound."""
+        self.check_open()
+        return decisions.find(self.engine, id)
+
+    def approve(self, id: str, *, who: str, digest: str, why: str = "") -> ApprovalView:
+        """Approve exactly the artifact of this digest, durably; its run goes on. The first decision counts.
+
+        Raises ApprovalNotFound, or ApprovalClosed: decided already, expired, another digest, or its run has ended.
+        """
+        self.check_open()
+        return decisions.decide(self.engine, id, approved=True, who=who, why=why, digest=digest)
+
+    def deny(self, id: str, *, who: str, why: str, digest: str | None = None) -> ApprovalView:
+        """Deny it: `approve` raises Denied in its run, with this reason. Raises as `approve` does."""
+        self.check_open()
+        return decisions.decide(self.engine, id, approved=False, who=who, why=why, digest=digest)
+
+    def approval_link(
+        self,
+        id: str,
+        base_url: str,
+        secret: str | bytes,
+        *,
+        who: str | None = None,
+        within: timedelta | float | None = None,
+    ) -> str:
+        """A signed link to decide this approval as `who` (else whoever it asks), on the page of `web.approval_app`.
+
+        Whoever has the link may use it, once, until the approval expires, or `within` (seconds).
+        """
+        from .approval_links import make_link
+
+        self.check_open()
+        return make_link(self.engine, id, base_url, secret, who=who, within=within)
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
