@@ -82,11 +82,8 @@ def _stopped(desk: Desk, run: Run, entries: list[Entry], gone: str) -> tuple[str
         if not stuck:
             return *_queued(desk, run, row), False
         if run.queue:
-            return (
-                f"{_state(desk, run, row)}; {stuck}",
-                f"start one that does: surefoot worker MODULE --queue {row.queue}",
-                True,
-            )
+            start = shell("surefoot", "worker", "MODULE", "--queue", row.queue)
+            return f"{_state(desk, run, row)}; {stuck}", f"start one that does: {start}", True
     return *_stuck(desk, run, entries, gone), True
 
 

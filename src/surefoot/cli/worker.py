@@ -8,14 +8,14 @@ import os
 import sys
 import traceback
 from collections import Counter
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
 from ..core.dispatch import Ready, unserved
 from ..core.errors import UsageError
 from ..runtime.app import Surefoot
-from .desk import DEFAULT_DB, EVERYTHING, VARIABLE, Desk
+from .desk import EVERYTHING, Desk, url_of
 from .exits import Exit, Failed
 from .order import Db, Json, RunId, give, order_of
 from .page import Page
@@ -103,12 +103,15 @@ def find_surefoot(loaded: Any, module: str, name: str, url: str | None) -> Suref
         return Surefoot(url)
     if name:
         return getattr(loaded, name)
-    content: dict[str, Any] = vars(loaded)
-    held = {id(each): (key, each) for key, each in content.items() if isinstance(each, Surefoot)}
+    content = cast("dict[str, object]", vars(loaded))
+    held: dict[int, tuple[str, Surefoot]] = {}
+    for key, each in content.items():
+        if isinstance(each, Surefoot):
+            held.setdefault(id(each), (key, each))
     if len(held) > 1:
         names = ", ".join(f"{module}:{key}" for key, _ in held.values())
         raise Failed(Exit.BAD_INPUT, f"{module} holds several Surefoot objects; say which: {names}")
-    return next(iter(held.values()))[1] if held else Surefoot(os.environ.get(VARIABLE) or DEFAULT_DB)
+    return next((each for _, each in held.values()), None) or Surefoot(url_of(None))
 
 
 # --- queues -----------------------------------------------------------------------------------------------------

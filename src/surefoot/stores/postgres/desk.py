@@ -11,6 +11,7 @@ from ...core.mail import Mail
 from ..records import open_mail, open_owner, open_queue
 
 KEYS_MAX = 64
+KEYS_PER_LOOK = 8
 Read = Callable[[str, Any], list[tuple[Any, ...]]]
 """(query, parameters) -> rows."""
 
@@ -55,8 +56,10 @@ def ready_rows(read: Read, served: Served, now: float, limit: int, last_keys: di
         if sum(row.queue == queue for row in found.values()) < limit:
             continue
         last = last_keys.get(queue, "")
-        behind = read("find_ready_of_keys", {"queue": queue, "last": last, "keys": KEYS_MAX, "limit": limit, **held})
-        last_keys[queue] = max((row[4] for row in behind), default="")
+        each = max(1, limit // KEYS_PER_LOOK)
+        behind = read("find_ready_of_keys", {"queue": queue, "last": last, "keys": KEYS_MAX, "limit": each, **held})
+        keys = {row[4] for row in behind}
+        last_keys[queue] = max(keys) if len(keys) == KEYS_MAX else ""
         found.update((row[0], row_of(row)) for row in behind)
     return list(found.values())
 
