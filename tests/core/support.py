@@ -11,6 +11,7 @@ from surefoot.core.effect import Effect, Evidence, Status
 from surefoot.core.journal import Draft, Entry, EntryKind, first_head, seal
 from surefoot.core.lease import Owner, Vantage
 from surefoot.core.run import Run, RunStatus
+from surefoot.core.term import FIRST
 from surefoot.core.writes import Answer, Blobs, Write
 
 WINDOW = 1000.0
@@ -94,6 +95,7 @@ class Rows:
 
     def __init__(self, *records: Run | Effect | Owner) -> None:
         self.again = False
+        self.term = FIRST
         self.runs: dict[str, Run] = {}
         self.effects: dict[str, Effect] = {}
         self.owners: dict[int, Owner] = {}

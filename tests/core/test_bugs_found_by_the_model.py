@@ -14,6 +14,7 @@ from surefoot.core.journal import Draft, Entry, EntryKind, Head, first_head, sea
 from surefoot.core.lease import Owner, Vantage
 from surefoot.core.outcome import Answered
 from surefoot.core.run import Run, RunDo, RunStatus
+from surefoot.core.term import FIRST
 from surefoot.core.writes import Blobs, DecideEffect, EndRun, ParkUnasked, RecordEffect, TakeEffect, Verdict
 
 
@@ -21,6 +22,7 @@ class Rows:
     """A view over dictionaries, saved as it goes."""
 
     again = False
+    term = FIRST
 
     def __init__(self) -> None:
         self.runs: dict[str, Run] = {}

@@ -11,6 +11,7 @@ from surefoot.core.journal import Draft, EntryKind
 from surefoot.core.lease import Owner
 from surefoot.core.perform import Settled
 from surefoot.core.run import Run
+from surefoot.core.term import FIRST, Term
 from surefoot.core.writes import Blobs
 
 from .records import owner_row
@@ -30,6 +31,7 @@ class Transaction:
     journals: dict[str, Journal]
     effect_after: Effect | None = None
     run_after: Run | None = None
+    term: Term = FIRST
     twice: list[str] = field(default_factory=list)
 
     def run(self, run_id: str) -> Run | None:

@@ -76,6 +76,9 @@ class FreeRun(Write, frozen=True, kw_only=True):
             return Answer(Verdict.MISSING)
         if run.stamp == self.stamp:
             return Answer(Verdict.DONE, run=run)
+        if run.status is not RunStatus.RUNNING and run.term < view.term.number:
+            view.put_run(replace(run, stamp=self.stamp))  # as it is seen in this term: nobody's
+            return Answer(Verdict.DONE, run=run)
         if run.status is not RunStatus.RUNNING:
             return Answer(Verdict.ABSENT, run=run)
         holder = view.owner(run.owner)

@@ -98,7 +98,8 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `run` declared it; `owner` is the process and `holder` the run ("" outside any) in whose hands it is. `scope` is
     where it was first sent (account, region, ...); a resend elsewhere is refused. `taken_over` says that another
-    process has had it since it was first sent; `generation` counts keys that were used up before it.
+    process has had it since it was first sent; `generation` counts keys that were used up before it; `term` is
+    that of the store (`core.term`) in which it was last taken.
     """
 
     key: str
@@ -135,6 +136,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     taken_over: bool = False
     generation: int = 0
     evidence: tuple[Evidence, ...] = ()
+    term: int = 0
     stamp: int = 0
 
 

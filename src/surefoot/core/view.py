@@ -16,6 +16,7 @@ from .journal import Draft
 from .lease import Owner
 from .mail import Mail
 from .run import Run
+from .term import Term
 
 Blobs = tuple[tuple[bytes, bytes], ...]
 
@@ -85,6 +86,7 @@ class View(Protocol):
     """What a write may see and change: records as they stand inside this transaction."""
 
     again: bool
+    term: Term
 
     @property
     def desk(self) -> Desk:

@@ -17,7 +17,7 @@ from ..core.errors import StoreError, SurefootError
 from ..core.lease import Owner, Vantage
 from ..core.run import RunStatus
 from ..core.writes import Join
-from ..stores.base import Store
+from ..stores.base import HasTerms, Store
 from .clock import Clock, first_stamp, host_name, new_owner_id
 from .committer import Committer, Pending
 from .lease_clock import LeaseClock
@@ -149,6 +149,10 @@ class Engine:
     def due_after(self, seconds: float) -> float:
         """The instant, by the clock of timers, at which certainly so much time has passed from now."""
         return self.lease_clock.due_after(seconds)
+
+    def term(self) -> int:
+        """The store's term (`core.term`), as far as this process has noticed; 0 where nothing can be lost."""
+        return self.store.term.number if isinstance(self.store, HasTerms) else 0
 
     def is_ours(self) -> bool:
         """False in a forked child."""

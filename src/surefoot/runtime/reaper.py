@@ -28,6 +28,7 @@ class Reaper:
         """`deaths_max`: a run that was there when so many processes died is started no more."""
         self._engine, self._deaths_max = engine, deaths_max
         self._orphans_at = self._due_at = 0.0
+        self._term = 0
 
     def look_if_due(self) -> None:
         """Look, if the last look was long enough ago."""
@@ -43,12 +44,14 @@ class Reaper:
         share = _share(owners)
         dead = [owner for owner in owners if self._is_dead(owner, share)]
         orphans_due = engine.clock.lease_now() >= self._orphans_at
-        if not dead and not orphans_due:
+        term = engine.term()
+        if not dead and not orphans_due and term == self._term:
             return 0
+        self._term = term
         self._orphans_at = engine.clock.lease_now() + engine.lease_seconds
         living = {owner.id for owner in owners} - {owner.id for owner in dead} | {engine.owner}
         running = engine.store.find_runs([RunStatus.RUNNING], limit=EVERYTHING)
-        left = [run for run in running if run.owner not in living]
+        left = [run for run in running if run.owner not in living or run.term < term]
         vantage = replace(engine.look(0), at=engine.time(), gone=frozenset(owner.id for owner in dead))
         answers = engine.committer.commit_all([self._free(run, vantage) for run in left])
         engine.committer.commit_all([self._leave(owner) for owner in dead])

@@ -10,7 +10,7 @@ CommitUnknown. After the last, `transact(..., again=True)` reads before it write
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ..core.dispatch import Queue, Ready, Served, ready_of
 from ..core.effect import Effect, Status
@@ -18,6 +18,7 @@ from ..core.journal import Draft, Entry, Head, seal
 from ..core.lease import Owner
 from ..core.mail import Mail
 from ..core.run import Run, RunStatus
+from ..core.term import FIRST, Term, as_of, stamped
 from ..core.view import Answer, Blobs, Write
 
 
@@ -76,6 +77,16 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Release everything; a second call does nothing."""
+        ...
+
+
+@runtime_checkable
+class HasTerms(Protocol):
+    """A store whose last commits can be lost, because another server may take over."""
+
+    @property
+    def term(self) -> Term:
+        """The present term, as far as this process has noticed."""
         ...
 
 
@@ -160,9 +171,10 @@ class Overlay:
         "owners",
         "queues",
         "runs",
+        "term",
     )
 
-    def __init__(self, loads: Loads, *, again: bool) -> None:
+    def __init__(self, loads: Loads, *, again: bool, term: Term = FIRST) -> None:
         """`runs`, `effects`, `owners`, `heads`, `entries`, `blobs`, `queues`, `letters` and `dropped` have to be saved.
 
         `loaded` names the effects that are stored already.
@@ -173,7 +185,7 @@ class Overlay:
         self.dropped: set[int] = set()
         self.loaded: set[str] = set()
         self._loads = loads
-        self.again = again
+        self.again, self.term = again, term
         self.runs: dict[str, Run] = {}
         self.effects: dict[str, Effect] = {}
         self.owners: dict[int, Owner] = {}
@@ -186,6 +198,8 @@ class Overlay:
         held = self.runs.get(run_id)
         if held is None:
             held = self._found[run_id] = self._loads.load_run(run_id)
+            if held is not None and self.term.number:
+                held = as_of(held, self.term)
         return held
 
     def effect(self, key: str) -> Effect | None:
@@ -201,6 +215,8 @@ class Overlay:
 
     def put_run(self, run: Run) -> None:
         """Save at the end."""
+        if self.term.number:
+            run = stamped(self.runs.get(run.id) or self._found.get(run.id), run, self.term)
         self.runs[run.id] = run
 
     def put_effect(self, effect: Effect) -> None:

@@ -146,6 +146,8 @@ def refused(address: Address, error: psycopg.Error) -> StoreError:
     message = address.scrub(str(error))
     if error.sqlstate == NO_RIGHT:
         advice = "grant this role its rights on the schema, or use the role that made it"
+    elif "read-only" in message:
+        advice = "it is a standby, which cannot be written; give the address of its primary, or of all servers"
     elif isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
         advice = "check host, port, user, password and database, and that the server runs"
     else:

@@ -18,7 +18,8 @@ SCHEMA_PARAMETER = "surefoot_schema"
 DEFAULT_SCHEMA = "surefoot"
 SECRET_PARAMETERS = ("password", "sslpassword", "oauth_client_secret")
 SCHEMA_NAME = re.compile("[a-z_][a-z0-9_]{0,62}")
-# A dead network is noticed within about half a minute, by whoever waits for an answer too.
+# A dead network is noticed within about half a minute, by whoever waits for an answer too. A standby is no server yet:
+# of several hosts the primary is taken, and after a failover the next one is waited for.
 PATIENCE = {
     "application_name": "surefoot",
     "connect_timeout": "10",
@@ -26,6 +27,7 @@ PATIENCE = {
     "keepalives_interval": "5",
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
+    "target_session_attrs": "read-write",
 }
 
 

@@ -3,11 +3,28 @@
 -- name: append_entry
 -- One entry of one run; false if the run is no longer what was seen.
 SELECT {schema}.append_entry(%b::bigint, %b::bytea, %b::integer, %b::smallint, %b::integer, %b::bigint, %b::text,
-    %b::bytea, %b::bytea, %b::bytea, %b::bytea);
+    %b::bytea, %b::bytea, %b::bytea, %b::bytea, %b::text);
 
 -- name: save
 -- A batch; the numbers of its new runs, or NULL if anything is no longer what was seen.
-SELECT {schema}.save({arguments});
+SELECT {schema}.save(timeline => %(timeline)b::text, {arguments});
+
+-- name: term
+-- The last term that was noted (number -1: none yet), and whether this is still the server that it was noted on.
+SELECT coalesce(t.number, -1), coalesce(t.noticed_at, 0), coalesce(t.lost_since, 0), here.timeline,
+    coalesce(t.timeline = here.timeline AND t.cluster = here.cluster, false)
+FROM (SELECT system_identifier::text AS cluster, substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) AS timeline
+    FROM pg_control_system()) AS here
+LEFT JOIN (SELECT * FROM {schema}.terms ORDER BY number DESC LIMIT 1) AS t ON true;
+
+-- name: begin_term
+-- Note that another server goes on; of several that notice it, one does. What the owners saved last is not lost, so
+-- nothing before it is.
+INSERT INTO {schema}.terms (number, cluster, timeline, noticed_at, lost_since)
+SELECT %b::bigint, system_identifier::text, substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8), now.at,
+    coalesce((SELECT extract(epoch FROM max(o.saved_at))::double precision FROM {schema}.owners o), now.at)
+FROM pg_control_system(), (SELECT extract(epoch FROM clock_timestamp())::double precision AS at) AS now
+ON CONFLICT (number) DO NOTHING RETURNING number;
 
 -- name: load_runs
 -- Runs by their ids, each with the last entry of its journal.
@@ -199,7 +216,8 @@ FROM (VALUES ('runs', 'SELECT'), ('runs', 'INSERT'), ('runs', 'UPDATE'), ('entri
     ('effects', 'SELECT'), ('effects', 'INSERT'), ('effects', 'UPDATE'), ('blobs', 'SELECT'), ('blobs', 'INSERT'),
     ('owners', 'SELECT'), ('owners', 'INSERT'), ('owners', 'UPDATE'), ('owners', 'DELETE'), ('mail', 'SELECT'),
     ('mail', 'INSERT'), ('queue', 'SELECT'), ('queue', 'INSERT'), ('queue', 'UPDATE'), ('queue', 'DELETE'),
-    ('queues', 'SELECT'), ('queues', 'INSERT'), ('queues', 'UPDATE')) AS needed (name, rights);
+    ('queues', 'SELECT'), ('queues', 'INSERT'), ('queues', 'UPDATE'), ('terms', 'SELECT'),
+    ('terms', 'INSERT')) AS needed (name, rights);
 
 -- name: begin
 -- For migrations only: a worker's writes are single statements.

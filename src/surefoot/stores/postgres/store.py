@@ -22,6 +22,7 @@ from ...core.errors import CommitUnknown, Damaged, ForkedStore, NotCommitted, St
 from ...core.journal import Entry, verify
 from ...core.lease import Owner
 from ...core.run import Run, RunStatus
+from ...core.term import FAILED_OVER, FIRST, Term
 from ...core.writes import Answer, Join, Write
 from ..base import Board, Overlay
 from ..records import open_effect, open_owner, open_run
@@ -66,6 +67,7 @@ class PostgresStore:
         self._lock, self._reader_lock = threading.Lock(), threading.Lock()
         self._writer, self._reader = (Link(self._address, self._closing) for _ in range(2))
         self._memory = Memory()
+        self.term, self._timeline = FIRST, ""
         try:
             self._writer.connect()
             self.promise = read_promise(self._writer, self._queries)
@@ -129,9 +131,11 @@ class PostgresStore:
 
         Raises psycopg.Error only when it is certain that nothing was written.
         """
+        if fresh or not self._timeline:
+            self._look_at_term()
         sight = Sight(self._memory, self._read_to_decide, fresh=fresh)
         sight.prepare(writes)
-        overlay = Overlay(sight, again=again)
+        overlay = Overlay(sight, again=again, term=self.term)
         try:
             answers = [write.decide(overlay) for write in writes]
         except Exception:
@@ -151,16 +155,33 @@ class PostgresStore:
             seen, entry = lone
             saving = None
             row = entry_row(seen.num, entry)
-            nums = [] if self._send(self._queries["append_entry"], (row[0], seen.digest, *row[1:])) else None
+            nums = (
+                []
+                if self._send(self._queries["append_entry"], (row[0], seen.digest, *row[1:], self._timeline))
+                else None
+            )
         else:
             marked = {owner_id for owner_id in overlay.owners if self._presence.marked(owner_id)}
             saving = Saving(sight, overlay, marked)
-            nums = self._send(self._save_for(saving.groups()), saving.arguments())
+            nums = self._send(self._save_for(saving.groups()), {**saving.arguments(), "timeline": self._timeline})
         if nums is None:
             return None
         new = dict(zip(saving.new_runs, nums, strict=True)) if saving else {}
         remember(self._memory, sight, overlay, new, saving.digests if saving else {})
         return answers
+
+    def _look_at_term(self) -> None:
+        """Learn the present term, and begin the next if another server goes on than the one of the last."""
+        while True:
+            number, noticed_at, lost_since, timeline, unchanged = self._read_to_decide("term", ())[0]
+            if unchanged:
+                break
+            if self._send_rows(self._queries["begin_term"], (number + 1,)) and number >= 0:
+                logging.getLogger("surefoot").warning("%s: %s", self._address.shown, FAILED_OVER)
+        if number != self.term.number:
+            self._memory.forget()
+        self._timeline = timeline
+        self.term = Term(number=number, noticed_at=noticed_at, lost_since=lost_since)
 
     def _save_for(self, groups: frozenset[str]) -> str:
         statement = self._saves.get(groups)
@@ -169,7 +190,11 @@ class PostgresStore:
         return statement
 
     def _send(self, statement: Any, parameters: Any) -> Any:
-        """The one value that a writing statement answers; its commit has three outcomes (R10).
+        """The one value that a writing statement answers; see `_send_rows`."""
+        return self._send_rows(statement, parameters)[0][0]
+
+    def _send_rows(self, statement: Any, parameters: Any) -> Rows:
+        """The rows that a writing statement answers; its commit has three outcomes (R10).
 
         psycopg.Error: certainly rolled back. CommitUnknown: anything else, an interrupt and a warning included.
         """
@@ -179,7 +204,7 @@ class PostgresStore:
         link.get()
         link.warning()
         try:
-            value = link.rows(statement, parameters)[0][0]
+            rows = link.rows(statement, parameters)
         except Unreachable:
             raise
         except psycopg.Error as error:
@@ -193,7 +218,7 @@ class PostgresStore:
         warning = link.warning()
         if warning:
             raise CommitUnknown(f"{self._address.shown} warned at commit: {warning}")
-        return value
+        return rows
 
     def _read_to_decide(self, query: str, parameters: Any) -> Rows:
         """Rows that a decision rests on; read again through another connection if this one breaks."""

@@ -68,6 +68,16 @@ CREATE TABLE {schema}.owners (
     digest bytea NOT NULL CHECK (length(digest) = 16)
 );
 
+-- One row a term: a server with another timeline than the last row's has taken over, and another cluster was restored
+-- from a backup; both may lack the last commits. Nothing that was committed before `lost_since` is lost.
+CREATE TABLE {schema}.terms (
+    number bigint PRIMARY KEY,
+    cluster text COLLATE "C" NOT NULL,
+    timeline text COLLATE "C" NOT NULL,
+    noticed_at double precision NOT NULL,
+    lost_since double precision NOT NULL
+);
+
 -- One row a run that a worker could take, now (due_at = 0) or later (owner = 0), or has taken from a queue.
 CREATE TABLE {schema}.queue (
     run text COLLATE "C" PRIMARY KEY,
@@ -108,18 +118,22 @@ CREATE TABLE {schema}.mail (
 );
 
 -- Each function begins by making its own commit durable, whatever the server's default is, and by bounding how long it
--- waits for a lock. (Written out twice: a call of a third function costs a fifth of an append.)
+-- waits for a lock. (Written out twice: a call of a third function costs a fifth of an append.) And it writes nothing on
+-- another timeline than that on which the writer decided: what the writer remembers may be lost here.
 
 -- One entry at the end of a run's journal, if the run still is what the writer has seen: one statement, one commit.
 CREATE FUNCTION {schema}.append_entry(
     seen_run bigint, seen_digest bytea, seq integer, kind smallint, attempts integer, at_ms bigint, slot text,
-    args_digest bytea, preview bytea, value bytea, digest bytea
+    args_digest bytea, preview bytea, value bytea, digest bytea, timeline text
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
     PERFORM set_config('lock_timeout', '10s', true);
+    IF substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) <> timeline THEN
+        RETURN false;
+    END IF;
     PERFORM FROM {schema}.runs r WHERE r.num = seen_run AND r.digest = seen_digest FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
@@ -134,6 +148,7 @@ END $$;
 -- that was seen while it was decided is locked, in a fixed order, and compared; if anything differs, nothing is
 -- written and NULL is answered. Else the numbers of the new runs. An entry of the nth new run has the run number -n.
 CREATE FUNCTION {schema}.save(
+    timeline text,
     seen_runs bigint[] DEFAULT '{}', seen_run_digests bytea[] DEFAULT '{}',
     seen_effects text[] DEFAULT '{}', seen_effect_digests bytea[] DEFAULT '{}',
     seen_owners bigint[] DEFAULT '{}', seen_owner_digests bytea[] DEFAULT '{}',
@@ -173,6 +188,9 @@ BEGIN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
     PERFORM set_config('lock_timeout', '10s', true);
+    IF substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) <> timeline THEN
+        RETURN NULL;
+    END IF;
     IF cardinality(seen_runs) > 0 THEN
         SELECT count(*) INTO as_seen FROM (
             SELECT FROM {schema}.runs r JOIN unnest(seen_runs, seen_run_digests) AS s (num, digest)
