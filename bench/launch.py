@@ -19,11 +19,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bench import peers
+from surefoot.testing.postgres import PrivatePostgres
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKERS = ROOT / "bench" / "workers"
 Answer = dict[str, Any]
 T = TypeVar("T")
+# The server's own defaults where they differ from those of a test server, and room for ten workers' connections.
+POSTGRES = {"shared_buffers": "128MB", "max_connections": "300", "log_min_messages": "fatal"}
 BUSY_CORES = 0.3
 QUIET_WAIT_SECONDS = 20.0
 DEF, ASYNC = "surefoot, def", "surefoot, async def"
@@ -40,9 +43,11 @@ class Contestant:
     python: str
     kind: str = ""
     durability: str = "sync"
+    wants_database: bool = False
+    """True if it is given an empty PostgreSQL database: to keep its records in, or for the raw commit beside it."""
 
 
-def ours(kind: str, *, durability: str = "sync", label: str | None = None) -> Contestant:
+def ours(kind: str, *, durability: str = "sync", label: str | None = None, postgres: bool = False) -> Contestant:
     return Contestant(
         name=label or (ASYNC if kind == "async" else DEF),
         engine="surefoot",
@@ -50,16 +55,19 @@ def ours(kind: str, *, durability: str = "sync", label: str | None = None) -> Co
         python=sys.executable,
         kind=kind,
         durability=durability,
+        wants_database=postgres,
     )
 
 
-def bare(kind: str) -> Contestant:
-    name = GROUP if kind == "group" else INLINE
-    return Contestant(name=name, engine="bare", worker="bare.py", python=sys.executable, kind=kind)
+def bare(kind: str, *, postgres: bool = False) -> Contestant:
+    name, worker = GROUP if kind == "group" else INLINE, "bare_pg.py" if postgres else "bare.py"
+    return Contestant(
+        name=name, engine="bare", worker=worker, python=sys.executable, kind=kind, wants_database=postgres
+    )
 
 
-def others(**kinds: str) -> list[Contestant]:
-    """The peers that are installed; `kinds` says in which kind, for those that have several."""
+def others(*, keeps: str = "sqlite", **kinds: str) -> list[Contestant]:
+    """The peers that are installed and keep records there; `kinds` says in which kind, for those that have several."""
     return [
         Contestant(
             name=peer.name,
@@ -67,8 +75,10 @@ def others(**kinds: str) -> list[Contestant]:
             worker=peer.worker,
             python=str(peer.python),
             kind=kinds.get(peer.name, ""),
+            wants_database=keeps != "sqlite",
         )
         for peer in peers.installed()
+        if keeps in peer.keeps
     ]
 
 
@@ -81,7 +91,24 @@ class Bench:
     long: bool
     patience_seconds: float = 0.0
     only: tuple[str, ...] = ()
+    small: bool = False
+    """Tiny counts in the rows on PostgreSQL: to see that they work."""
     answers: list[Answer] = field(default_factory=list)
+    server: PrivatePostgres | None = None
+
+    def database(self) -> str:
+        """The URL of a new, empty database on a server of the benchmark's own, with fsync on."""
+        if self.server is None:
+            self.server = PrivatePostgres(settings=POSTGRES)
+            self.server.start()
+        return self.server.create_database()
+
+    def close(self) -> None:
+        if self.server is not None:
+            self.server.close()
+
+    def count(self, full: int, small: int) -> int:
+        return small if self.small else full
 
     def folder(self) -> str:
         return tempfile.mkdtemp(prefix="run-", dir=self.home)
@@ -91,6 +118,8 @@ class Bench:
 
     def ask(self, who: Contestant, work: str, *options: str, folder: str | None = None, limit: float = 240) -> Answer:
         """One worker's answer, or `error` in its place. The folder is removed unless the caller gave it."""
+        if who.wants_database and "--url" not in options:
+            options = (*options, "--url", self.database())
         own = folder is None
         place = self.folder() if folder is None else folder
         try:

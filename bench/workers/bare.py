@@ -75,13 +75,18 @@ class Bare(Engine):
         self.wake.set()
         await future
 
-    async def run(self, name: str, count: int) -> None:
+    def find(self, name: str) -> tuple[int | None, list[tuple[str]]]:
+        """The run and what it has stored."""
         found = self.connection.execute("SELECT id FROM run WHERE name = ?", (name,)).fetchone()
-        past: list[tuple[str]] = []
-        if found:
-            run_id = found[0]
-            past = self.connection.execute("SELECT value FROM entry WHERE run = ? ORDER BY number", found).fetchall()
-        else:
+        if found is None:
+            return None, []
+        return found[0], self.connection.execute(
+            "SELECT value FROM entry WHERE run = ? ORDER BY number", found
+        ).fetchall()
+
+    async def run(self, name: str, count: int) -> None:
+        run_id, past = self.find(name)
+        if run_id is None:
             self.run_id = run_id = self.run_id + 1
             await self.durable(BEGIN_RUN, (run_id, name))
         for number in range(count):

@@ -5,6 +5,7 @@ import threading
 from datetime import timedelta
 from typing import Any
 
+from fleet import note
 from protocol import Engine, body, main
 
 from surefoot import Surefoot, effect, keyed, step, workflow
@@ -56,11 +57,25 @@ async def changes_async(count: int) -> None:
         await change_async(number)
 
 
+@step
+async def noted(name: str, number: int, seconds: float) -> dict[str, str]:
+    value = note(name, number)
+    if seconds:
+        await asyncio.sleep(seconds)
+    return value
+
+
+@workflow
+async def queued(name: str, count: int, seconds: float) -> None:
+    for number in range(count):
+        await noted(name, number, seconds)
+
+
 class Ours(Engine):
     kinds = ("def", "async")
 
     def open(self) -> None:
-        self.surefoot = Surefoot(f"{self.folder}/surefoot.db", durability=self.durability).__enter__()
+        self.surefoot = Surefoot(self.url or f"{self.folder}/surefoot.db", durability=self.durability).__enter__()
         self.loop = asyncio.Runner()
 
     def close(self) -> None:
@@ -84,6 +99,12 @@ class Ours(Engine):
 
     def empty(self, prefix: str, runs: int, lanes: int) -> None:
         self.lanes(prefix, runs, lanes, 0)
+
+    def enqueue(self, name: str, count: int, seconds: float) -> None:
+        self.surefoot.start(queued, name, count, seconds, id=name, queue="default")
+
+    def serve(self) -> None:
+        self.surefoot.work([queued])
 
     def lanes(self, prefix: str, runs: int, lanes: int, count: int) -> None:
         """Each lane does its share of the runs, one after the other: tasks for `async def`, threads for `def`."""

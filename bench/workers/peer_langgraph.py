@@ -1,4 +1,4 @@
-"""LangGraph (https://github.com/langchain-ai/langgraph) with SqliteSaver and durability="sync".
+"""LangGraph (https://github.com/langchain-ai/langgraph) with SqliteSaver or PostgresSaver and durability="sync".
 
 `graph`: one superstep per step, the state holds only the last value. `functional`: an entrypoint that calls tasks,
 which is replayed on resume as a Surefoot workflow is. "sync" is its one setting that is durable before the next step.
@@ -8,7 +8,6 @@ import concurrent.futures
 import sqlite3
 from typing import Any, TypedDict
 
-from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, StateGraph
 from protocol import Engine, body, main
@@ -28,9 +27,23 @@ class LangGraph(Engine):
     kinds = ("graph", "functional")
 
     def open(self) -> None:
-        self.saver = SqliteSaver(sqlite3.connect(f"{self.folder}/langgraph.db", check_same_thread=False))
+        self.saver = self.postgres() if self.url else self.sqlite()
         self.saver.setup()
         self.compiled: dict[int, Any] = {}
+
+    def sqlite(self) -> Any:
+        from langgraph.checkpoint.sqlite import SqliteSaver
+
+        return SqliteSaver(sqlite3.connect(f"{self.folder}/langgraph.db", check_same_thread=False))
+
+    def postgres(self) -> Any:
+        """A saver locks its one connection; with a pool the threads of many runs write side by side."""
+        from langgraph.checkpoint.postgres import PostgresSaver
+        from psycopg.rows import dict_row
+        from psycopg_pool import ConnectionPool
+
+        keywords = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
+        return PostgresSaver(ConnectionPool(self.url, min_size=1, max_size=10, kwargs=keywords, open=True))
 
     def program(self, count: int) -> Any:
         if count not in self.compiled:

@@ -45,6 +45,8 @@ class Engine:
     """What a worker implements. A run is known by its name; each method returns when all of it is durable."""
 
     kinds: tuple[str, ...] = ("def",)
+    url = ""
+    """The PostgreSQL database to use, empty at first; "" where the engine keeps its records in `folder`."""
 
     def __init__(self, *, folder: str, kind: str, durability: str) -> None:
         self.folder, self.kind, self.durability = folder, kind, durability
@@ -73,6 +75,14 @@ class Engine:
         """`runs` runs without steps, `lanes` at a time."""
         raise NotImplementedError
 
+    def enqueue(self, name: str, count: int, seconds: float) -> None:
+        """Put one run of `count` steps that last `seconds` each into the queue; its steps are `fleet.note`."""
+        raise NotImplementedError
+
+    def serve(self) -> None:
+        """Work on what is in the queue until killed, with the engine's own settings."""
+        raise NotImplementedError
+
 
 def percentile(values: list[float], percent: float) -> float:
     ordered = sorted(values)
@@ -84,8 +94,26 @@ def gaps_us(skip: int = 0) -> list[float]:
     return [(later - earlier) * 1e6 for earlier, later in itertools.pairwise(marks)]
 
 
-def raw_commits_us(folder: str, count: int = 120) -> list[float]:
-    """The limit: one INSERT of the same 200 bytes, committed alone; a fresh file, WAL, synchronous=FULL."""
+def raw_commits_us(folder: str, url: str = "", count: int = 120) -> list[float]:
+    """The limit: one INSERT of the same 200 bytes, committed alone; a fresh file, WAL, synchronous=FULL, or psycopg."""
+    return raw_postgres_us(url, count) if url else raw_sqlite_us(folder, count)
+
+
+def raw_postgres_us(url: str, count: int) -> list[float]:
+    """psycopg as it comes: autocommit, and a statement that it prepares by itself after five times."""
+    import psycopg
+
+    times: list[float] = []
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("CREATE TABLE IF NOT EXISTS raw_commit (run bigint, number bigint, value text)")
+        for number in range(count):
+            started = time.perf_counter()
+            db.execute("INSERT INTO raw_commit VALUES (1, %s, %s)", (number, ENCODED))
+            times.append((time.perf_counter() - started) * 1e6)
+    return times[8:]  # the first ones are not prepared
+
+
+def raw_sqlite_us(folder: str, count: int) -> list[float]:
     path = f"{folder}/raw-commit.tmp"
     connection = sqlite3.connect(path, isolation_level=None)
     for pragma in ("journal_mode=WAL", "synchronous=FULL"):
@@ -131,7 +159,7 @@ def one_after_the_other(engine: Engine, args: argparse.Namespace) -> dict[str, A
     run("warm", 20)
     turns = min(4, max(1, args.n // 50))
     steps = args.n // turns
-    raw, gaps, cpu_seconds, bodies = raw_commits_us(args.dir), list[float](), 0.0, 0
+    raw, gaps, cpu_seconds, bodies = raw_commits_us(args.dir, args.url), list[float](), 0.0, 0
     for turn in range(turns):
         entered.clear()
         cpu = time.process_time()
@@ -139,7 +167,7 @@ def one_after_the_other(engine: Engine, args: argparse.Namespace) -> dict[str, A
         cpu_seconds += time.process_time() - cpu
         bodies += len(entered)
         gaps += gaps_us(skip=5)
-        raw += raw_commits_us(args.dir)
+        raw += raw_commits_us(args.dir, args.url)
     p50, raw_us = percentile(gaps, 50), percentile(raw, 50)
     return {
         "bodies": bodies, "p50_us": p50, "p99_us": percentile(gaps, 99), "cpu_us": cpu_seconds / bodies * 1e6,
@@ -265,13 +293,15 @@ WORKS: dict[str, Callable[[Engine, argparse.Namespace], dict[str, Any]]] = {
 
 def arguments(kinds: tuple[str, ...]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("work", choices=sorted(WORKS))
+    parser.add_argument("work")
     parser.add_argument("--dir", required=True, help="an empty folder for the engine's files")
     parser.add_argument("--n", type=int, default=300, help="steps in the run, or runs")
     parser.add_argument("--runs", type=int, default=100, help="runs at once")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--kind", choices=kinds, default=kinds[0])
     parser.add_argument("--durability", choices=("sync", "pipelined"), default="sync")
+    parser.add_argument("--url", default="", help="a PostgreSQL database, for the engine and for the raw commit")
+    parser.add_argument("--seconds", type=float, default=0.0, help="how long a queued step lasts")
     parser.add_argument("--profile", action="store_true", help="the functions that take the time, instead of figures")
     return parser.parse_args()
 
@@ -282,13 +312,16 @@ def main(make: type[Engine]) -> None:
     args = arguments(make.kinds)
     os.makedirs(args.dir, exist_ok=True)
     engine = make(folder=args.dir, kind=args.kind, durability=args.durability)
+    engine.url = args.url
     if args.profile:
         from profiling import profiled
 
         answer = profiled(engine, args)
     else:
+        from fleet import FLEET_WORKS
+
         engine.open()
-        answer = WORKS[args.work](engine, args)
+        answer = {**WORKS, **FLEET_WORKS}[args.work](engine, args)
         engine.close()
     print(json.dumps({"work": args.work, "kind": args.kind, **answer}), flush=True)
     os._exit(0)  # no peer's background thread may keep the process
