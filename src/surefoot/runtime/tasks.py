@@ -22,6 +22,11 @@ from .waiting import waits_for_others
 
 T = TypeVar("T")
 QUIET_SECONDS = 0.05
+_JOINING = (
+    *("asyncio.taskgroups", "asyncio.locks", "asyncio.queues", "asyncio.tasks._wait"),
+    f"{__package__}.waits._any_done",
+)
+"""Where a task waits for others of its run: in any function of these modules, or in these functions."""
 _WAYS = "use surefoot.first(...) or surefoot.timeout(...), which record the choice, or move it inside a step"
 
 
@@ -216,7 +221,8 @@ def _stands_still(session: Session, task: asyncio.Task[Any]) -> bool:
         inner = inner.cr_await
     frame = getattr(inner, "cr_frame", None)
     module = frame.f_globals.get("__name__", "") if frame is not None else ""
-    return waiter is not None and module in ("asyncio.taskgroups", "asyncio.locks", "asyncio.queues")
+    place = f"{module}.{frame.f_code.co_name}" if frame is not None else ""
+    return waiter is not None and (module in _JOINING or place in _JOINING)
 
 
 async def uncancelled(*steps: Coroutine[Any, Any, Any]) -> None:

@@ -22,7 +22,7 @@ from ..core.journal import Branch, EntryKind
 from ..core.mail import Mail, unread
 from ..core.run import Waits
 from .lease_clock import TellsTime
-from .scope import require
+from .scope import current, require
 from .session import Session
 
 T = TypeVar("T")
@@ -175,6 +175,8 @@ def reason_of(wait: Waits) -> str:
             return "its timer is not due yet"
         case "signal":
             return f"signal {wait.name!r}"
+        case "approval":
+            return f"{wait.name.replace(':', ' ')} by {wait.who}: {wait.detail}"
         case _:
             return wait.detail or f"{wait.kind} {wait.name!r}"
 
@@ -339,3 +341,10 @@ def check_message_name(name: object, what: str) -> str:
     if text.startswith(("approval:", "child:")):
         raise UsageError(f"{what} {text!r} begins like one of Surefoot's own messages; choose another name")
     return text
+
+
+def refuse_in_workflow(what: str) -> None:
+    """A replay would send it again, as another message."""
+    scope = current.get()
+    if scope is not None and scope.branch is not None:
+        raise UsageError(f"{what} was called in a workflow, where a replay would repeat it; call it inside a step")
