@@ -70,7 +70,8 @@ class StopSwitch:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.asked is None and self.users:
             self.asked = number
-            self.woken.set()
+            # from another thread: this one may be inside `woken.wait`, whose lock it would wait for in vain
+            threading.Thread(target=self.woken.set, name="surefoot-wake", daemon=True).start()
             self._timer = threading.Timer(self.grace_seconds, os.kill, (os.getpid(), number))
             self._timer.daemon = True
             self._timer.start()
