@@ -47,6 +47,7 @@ from .runtime.decisions import ApprovalView
 from .runtime.fork import gather
 from .runtime.fork import map as map  # noqa: A004
 from .runtime.handle import Handle
+from .runtime.schedules import ScheduleView
 from .runtime.step import Step, Workflow, step, workflow
 from .runtime.view import RunView
 
@@ -90,6 +91,7 @@ __all__ = [
     "RunNotFound",
     "RunView",
     "RunWaiting",
+    "ScheduleView",
     "ScopeChanged",
     "Several",
     "Step",

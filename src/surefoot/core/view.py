@@ -6,7 +6,7 @@ Stores implement `View` and `Desk` (`stores.base.Overlay`); writes are the only 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -17,6 +17,9 @@ from .lease import Owner
 from .mail import Mail
 from .run import Run
 from .term import Term
+
+if TYPE_CHECKING:
+    from .schedule import Schedule
 
 Blobs = tuple[tuple[bytes, bytes], ...]
 
@@ -75,6 +78,18 @@ class Desk(Protocol):
 
     def put_mail(self, mail: Mail) -> None:
         """Save it at the end of this transaction."""
+        ...
+
+    def schedule(self, name: str) -> Schedule | None:
+        """A schedule by its name."""
+        ...
+
+    def put_schedule(self, schedule: Schedule) -> None:
+        """Save it at the end of this transaction."""
+        ...
+
+    def drop_schedule(self, name: str) -> None:
+        """Forget it at the end of this transaction."""
         ...
 
     def drop_owner(self, owner_id: int) -> None:

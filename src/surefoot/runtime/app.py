@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from ..core import flows
 from ..core.dispatch_writes import SendMail
-from ..core.errors import RunNotFound, StoreRefused, UsageError
+from ..core.errors import RunEnded, RunNotFound, StoreRefused, UsageError
 from ..core.ids import check_id
 from ..core.mail import Mail
 from ..core.run import Run, RunStatus
@@ -18,18 +18,19 @@ from ..core.values import Codec
 from ..core.writes import CancelRun, Verdict
 from ..stores.base import Store
 from ..stores.memory import MemoryStore
-from . import decisions, queues
+from . import decisions, queues, schedules
 from .clock import Clock, SystemClock, random_uuid
 from .decisions import ApprovalView
 from .engine import Engine
 from .handle import Handle
 from .outside import enter_engine, leave_engine
 from .runner import Runner
+from .schedules import ScheduleView
 from .session import SYNC_HANDLERS
 from .step import Workflow
 from .stopping import StopSwitch
 from .view import RunView, view_of
-from .waiting import check_message_name
+from .waiting import check_message_name, refuse_in_workflow
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -238,6 +239,55 @@ class Surefoot:
         self.check_open()
         return self._view(queues.retry(self.engine, id, why))
 
+    # --- schedules --------------------------------------------------------------------------------------------------
+
+    def schedule(
+        self,
+        name: str,
+        workflow: Workflow[..., Any],
+        *args: Any,
+        cron: str | None = None,
+        tz: str = "UTC",
+        every: timedelta | float | None = None,
+        catch_up: str = "none",
+        queue: str = "default",
+        jitter: timedelta | float = 0.0,
+        **kwargs: Any,
+    ) -> ScheduleView:
+        """Let the clock start a workflow: by `cron` in time zone `tz`, or `every` so many seconds from now on.
+
+        Each occurrence is one run, `schedule:{name}:{instant in UTC}`, put into `queue` by whichever worker looks
+        first, up to `jitter` seconds later. Occurrences that nobody was there for (a minute late and more) are skipped,
+        or with `catch_up` only the "last" is made up for, or "all" (the last 1,000). Durable when it returns; the same
+        definition again changes nothing, another one counts from now on. Raises UsageError, also for a pattern that
+        never fires.
+        """
+        self.check_open()
+        plan = self._runner.plan(workflow, args, kwargs, f"schedule:{schedules.check_name(name)}", "wait")
+        return schedules.define(
+            self.engine, plan, name, cron=cron, tz=tz, every=every, catch_up=catch_up, queue=queue, jitter=jitter
+        )
+
+    def unschedule(self, name: str) -> None:
+        """Take a schedule away, durably; the runs that it started stay. UsageError if there is none."""
+        self.check_open()
+        schedules.remove(self.engine, name)
+
+    def schedules(self) -> list[ScheduleView]:
+        """All schedules by name, with their next three occurrences and their last run."""
+        self.check_open()
+        return schedules.list_schedules(self.engine)
+
+    def pause_schedule(self, name: str) -> ScheduleView:
+        """Let it start nothing until it is resumed; UsageError if there is none."""
+        self.check_open()
+        return schedules.pause(self.engine, name, paused=True)
+
+    def resume_schedule(self, name: str) -> ScheduleView:
+        """Let it go on from now; what fell into the pause is not made up for. UsageError if there is none."""
+        self.check_open()
+        return schedules.pause(self.engine, name, paused=False)
+
     # --- messages ---------------------------------------------------------------------------------------------------
 
     def signal(
@@ -246,10 +296,11 @@ class Surefoot:
         """Send a message to a run that waits, or will wait, for it with `surefoot.wait_for(name)`; durable on return.
 
         The same `message` id again is the same message. With `first=True` only the first message of this name counts:
-        False says that another was first. Raises RunNotFound, UsageError for a run that has ended, ValueRefused.
+        False says that another was first. Raises RunNotFound, RunEnded, ValueRefused, and UsageError if this id was
+        another message. In a workflow, call it inside a step, with a `message` id: a step may run again.
         """
         self.check_open()
-        self.engine.join()
+        refuse_in_workflow("signal()")
         mail = Mail(
             run_id=check_id(id, "run id"),
             number=0,
@@ -268,8 +319,11 @@ class Surefoot:
         if answer.verdict is Verdict.MISSING:
             raise RunNotFound(mail.run_id)
         if answer.verdict is Verdict.ENDED and answer.run is not None:
+            raise RunEnded(mail.run_id, str(answer.run.status), f"message {mail.name!r}")
+        if answer.verdict is Verdict.DISAGREES:
             raise UsageError(
-                f"run {mail.run_id!r} has {answer.run.status}; it reads no message any more: {mail.name!r}"
+                f"message {mail.id!r} was sent to run {mail.run_id!r} before, with another name or value; that one "
+                "counts. Send this one under an id of its own"
             )
         self.engine.on_change()
         return answer.verdict is Verdict.DONE
@@ -337,14 +391,17 @@ class Surefoot:
             raise UsageError(f"unknown status in {names}; expected some of {[str(s) for s in RunStatus]}") from None
         return [self._view(run) for run in self.store.find_runs(statuses, limit=limit)]
 
-    def cancel(self, id: str, *, reason: str = "cancelled by its user") -> RunView:
+    def cancel(self, id: str, *, reason: str = "cancelled by its user", compensate: bool = False) -> RunView:
         """Ask a run to stop. When this returns, no new intent will be made; what was sent is settled, not dropped.
 
-        A run that nobody works on ends the next time it is run, which settles what it left open.
+        Its unfinished children are cancelled with it. With `compensate=True` it undoes its confirmed effects, last
+        first, before it ends. A run that nobody works on ends now; one that has something to settle or to undo does
+        so when a worker takes it, or the next time that it is run.
         """
         self.check_open()
         self.engine.join()
-        write = CancelRun(run_id=id, vantage=self.engine.look(0), reason=reason, stamp=next(self.engine.stamps))
+        stamp, vantage = next(self.engine.stamps), self.engine.look(0)
+        write = CancelRun(run_id=id, vantage=vantage, reason=reason, undo=compensate, stamp=stamp)
         answer = self.engine.committer.commit(write)
         if answer.verdict is Verdict.MISSING or answer.run is None:
             raise RunNotFound(id)

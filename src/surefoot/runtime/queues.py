@@ -54,7 +54,7 @@ def put(
 ) -> Handle:
     """Put a checked run into a queue; see `Surefoot.start`."""
     engine, workflow = sf.engine, plan.workflow
-    _refuse_lost_arguments(workflow)
+    refuse_lost_arguments(workflow)
     length = _delay_seconds(delay)
     proposal = replace(
         plan.proposal,
@@ -80,7 +80,7 @@ def _asked(run: Run) -> str:
     return f"{run.workflow}({preview_of(run.arguments)})"
 
 
-def _refuse_lost_arguments(workflow: Workflow[..., Any]) -> None:
+def refuse_lost_arguments(workflow: Workflow[..., Any]) -> None:
     if workflow.skip:
         raise UsageError(
             f"workflow {workflow.name!r} is a method: its object is not part of the record, so a worker could not "

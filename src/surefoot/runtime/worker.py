@@ -28,6 +28,7 @@ from .engine import EVERYTHING, Engine
 from .hands import Loop, Threads
 from .reaper import Reaper
 from .runner import Claim, Runner
+from .schedules import Alarm
 from .step import Workflow, all_workflows, the_only
 from .stopping import StopSwitch
 
@@ -85,6 +86,7 @@ class Worker:
         self.served = Served(queues=tuple(check_id(n, "a queue's name") for n in names), workflows=tuple(self._code))
         self._concurrency = concurrency
         self._reaper = Reaper(engine)
+        self._alarm = Alarm(engine)
         self._threads, self._loop = Threads(), Loop()
         self._active: dict[str, Run] = {}
         self._bell: SimpleQueue[None] = SimpleQueue()
@@ -183,6 +185,7 @@ class Worker:
         """One round; how long there is nothing to do."""
         self._give_back()
         self._reaper.look_if_due()
+        self._alarm.look_if_due()
         slots = min(self._concurrency - len(self._active), CLAIMS_MAX)
         if slots and self._claim(slots) == slots:
             return 0.0

@@ -18,6 +18,7 @@ from ..core.journal import Draft, Entry, Head, seal
 from ..core.lease import Owner
 from ..core.mail import Mail
 from ..core.run import Run, RunStatus
+from ..core.schedule import Schedule
 from ..core.term import FIRST, Term, as_of, stamped
 from ..core.view import Answer, Blobs, Write
 
@@ -113,6 +114,10 @@ class Board(Protocol):
         """Queues that have limits."""
         ...
 
+    def find_schedules(self) -> list[Schedule]:
+        """All schedules, by name."""
+        ...
+
 
 class Loads(Protocol):
     """What an overlay needs from its database, inside the open transaction."""
@@ -153,6 +158,10 @@ class Loads(Protocol):
         """All messages to a run, in order."""
         ...
 
+    def load_schedule(self, name: str) -> Schedule | None:
+        """One schedule, locked until the transaction ends."""
+        ...
+
 
 class Overlay:
     """The view of one transaction: what is stored, with what this batch has put on top."""
@@ -171,16 +180,19 @@ class Overlay:
         "owners",
         "queues",
         "runs",
+        "schedules",
         "term",
     )
 
     def __init__(self, loads: Loads, *, again: bool, term: Term = FIRST) -> None:
-        """`runs`, `effects`, `owners`, `heads`, `entries`, `blobs`, `queues`, `letters` and `dropped` have to be saved.
+        """`runs`, `effects`, `owners`, `heads`, `entries`, `blobs`, `queues`, `letters`, `dropped` and
+        `schedules` (None: dropped) have to be saved.
 
         `loaded` names the effects that are stored already.
         """
         self._found: dict[str, Run | None] = {}
         self.queues: dict[str, Queue] = {}
+        self.schedules: dict[str, Schedule | None] = {}
         self.letters: list[Mail] = []
         self.dropped: set[int] = set()
         self.loaded: set[str] = set()
@@ -294,6 +306,18 @@ class Overlay:
     def put_mail(self, mail: Mail) -> None:
         """Save at the end."""
         self.letters.append(mail)
+
+    def schedule(self, name: str) -> Schedule | None:
+        """One schedule as it stands in this batch."""
+        return self.schedules[name] if name in self.schedules else self._loads.load_schedule(name)
+
+    def put_schedule(self, schedule: Schedule) -> None:
+        """Save at the end."""
+        self.schedules[schedule.name] = schedule
+
+    def drop_schedule(self, name: str) -> None:
+        """Forget at the end."""
+        self.schedules[name] = None
 
     def drop_owner(self, owner_id: int) -> None:
         """Forget at the end."""

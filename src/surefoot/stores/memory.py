@@ -13,6 +13,7 @@ from ..core.journal import Entry, Head, first_head, verify
 from ..core.lease import Owner
 from ..core.mail import Mail
 from ..core.run import Run, RunStatus
+from ..core.schedule import Schedule
 from ..core.view import Answer, Write
 from .base import Board, Overlay, is_ready
 
@@ -32,6 +33,7 @@ class MemoryStore:
         self._blobs: dict[bytes, bytes] = {}
         self._rows: dict[str, Ready] = {}
         self._queues: dict[str, Queue] = {}
+        self._schedules: dict[str, Schedule] = {}
         self._mail: dict[str, list[Mail]] = {}
         self.present: set[int] = set()
         self.board: Board = self
@@ -52,6 +54,9 @@ class MemoryStore:
             for run_id in gone:
                 self._rows.pop(run_id, None)
             self._queues.update(overlay.queues)
+            self._schedules.update({name: s for name, s in overlay.schedules.items() if s is not None})
+            for name in [name for name, schedule in overlay.schedules.items() if schedule is None]:
+                self._schedules.pop(name, None)
             for letter in overlay.letters:
                 self._mail.setdefault(letter.run_id, []).append(letter)
             for owner_id in overlay.dropped:
@@ -91,6 +96,10 @@ class MemoryStore:
     def load_queue(self, name: str) -> Queue | None:
         """One queue that has limits."""
         return self._queues.get(name)
+
+    def load_schedule(self, name: str) -> Schedule | None:
+        """One schedule, or None."""
+        return self._schedules.get(name)
 
     def load_mail(self, run_id: str) -> list[Mail]:
         """All messages to a run."""
@@ -166,6 +175,11 @@ class MemoryStore:
         """Queues that have limits."""
         with self._lock:
             return sorted(self._queues.values(), key=lambda queue: queue.name)
+
+    def find_schedules(self) -> list[Schedule]:
+        """All schedules."""
+        with self._lock:
+            return sorted(self._schedules.values(), key=lambda schedule: schedule.name)
 
     def appear(self, owner_id: int) -> None:
         """Mark a process as present."""

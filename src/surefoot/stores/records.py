@@ -14,12 +14,14 @@ from ..core.errors import Damaged
 from ..core.lease import Owner
 from ..core.mail import Mail
 from ..core.run import Run
+from ..core.schedule import Schedule
 
 encode = msgspec.json.encode
 _decode_run = msgspec.json.Decoder(Run).decode
 _decode_effect = msgspec.json.Decoder(Effect).decode
 _decode_owner = msgspec.json.Decoder(Owner).decode
 _decode_queue = msgspec.json.Decoder(Queue).decode
+_decode_schedule = msgspec.json.Decoder(Schedule).decode
 _decode_mail = msgspec.json.Decoder(Mail).decode
 
 
@@ -65,6 +67,14 @@ def open_owner(owner_id: int, content: bytes, sealed_as: bytes) -> Owner:
 def open_queue(content: bytes, sealed_as: bytes) -> Queue:
     """The queue of a row; Damaged if the row was changed."""
     return _open(_decode_queue, "the record of a queue", content, sealed_as)
+
+
+def open_schedule(name: str, content: bytes, sealed_as: bytes) -> Schedule:
+    """The schedule of a row; Damaged if the row was changed."""
+    schedule: Schedule = _open(_decode_schedule, f"the record of schedule {name!r}", content, sealed_as)
+    if schedule.name != name:
+        raise Damaged(f"the row of schedule {name!r}", "it belongs to another schedule")
+    return schedule
 
 
 def open_mail(run_id: str, content: bytes, sealed_as: bytes) -> Mail:

@@ -9,8 +9,9 @@ from typing import Any
 from ...core.dispatch import Queue, Ready, Served
 from ...core.lease import Owner
 from ...core.mail import Mail
+from ...core.schedule import Schedule
 from ..base import Overlay
-from ..records import encode, open_mail, open_owner, open_queue, sealed
+from ..records import encode, open_mail, open_owner, open_queue, open_schedule, sealed
 from .connection import QUERIES
 
 KEYS_MAX = 64
@@ -29,6 +30,11 @@ def save_desk(db: sqlite3.Connection, overlay: Overlay) -> None:
         db.execute(QUERIES["save_queue"], (queue.name, *sealed(queue)))
     for mail in overlay.letters:
         db.execute(QUERIES["save_mail"], (mail.run_id, mail.id, *sealed(mail)))
+    for name, schedule in overlay.schedules.items():
+        if schedule is None:
+            db.execute(QUERIES["drop_schedule"], (name,))
+        else:
+            db.execute(QUERIES["save_schedule"], (name, *sealed(schedule)))
     for owner_id in overlay.dropped:
         db.execute(QUERIES["drop_owner"], (owner_id,))
 
@@ -99,6 +105,12 @@ def load_queue(db: sqlite3.Connection, name: str) -> Queue | None:
     return None if row is None else open_queue(*row)
 
 
+def load_schedule(db: sqlite3.Connection, name: str) -> Schedule | None:
+    """One schedule."""
+    row = db.execute(QUERIES["load_schedule"], (name,)).fetchone()
+    return None if row is None else open_schedule(name, *row)
+
+
 def load_mail(db: sqlite3.Connection, run_id: str) -> list[Mail]:
     """All messages to a run."""
     return [open_mail(run_id, *row) for row in db.execute(QUERIES["load_mail"], (run_id,))]
@@ -130,3 +142,7 @@ class SqliteBoard:
     def find_queues(self) -> list[Queue]:
         """Queues that have limits."""
         return [open_queue(*row) for row in self._rows("find_queues", ())]
+
+    def find_schedules(self) -> list[Schedule]:
+        """All schedules, by name."""
+        return [open_schedule(*row) for row in self._rows("find_schedules", ())]

@@ -167,6 +167,23 @@ SELECT record, digest FROM queues WHERE name = ?;
 INSERT INTO queues (name, record, digest) VALUES (?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET record = excluded.record, digest = excluded.digest;
 
+-- name: load_schedule
+-- One schedule by its name.
+SELECT record, digest FROM schedules WHERE name = ?;
+
+-- name: save_schedule
+-- A schedule as it stands now.
+INSERT INTO schedules (name, record, digest) VALUES (?, ?, ?)
+ON CONFLICT (name) DO UPDATE SET record = excluded.record, digest = excluded.digest;
+
+-- name: drop_schedule
+-- A schedule that was taken away.
+DELETE FROM schedules WHERE name = ?;
+
+-- name: find_schedules
+-- All schedules.
+SELECT name, record, digest FROM schedules ORDER BY name;
+
 -- name: find_queues
 -- All queues that have limits.
 SELECT record, digest FROM queues ORDER BY name;

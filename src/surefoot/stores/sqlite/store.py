@@ -21,6 +21,7 @@ from ...core.journal import Entry, Head, first_head, verify
 from ...core.lease import Owner
 from ...core.mail import Mail
 from ...core.run import UNFINISHED, Run, RunStatus
+from ...core.schedule import Schedule
 from ...core.writes import Answer, Write
 from ..base import Board, Overlay
 from ..records import encode, open_effect, open_owner, open_run, sealed
@@ -35,7 +36,7 @@ from .connection import (
     open_connection,
     refuse_newer,
 )
-from .desk import SqliteBoard, load_mail, load_queue, load_ready, load_taken, save_desk
+from .desk import SqliteBoard, load_mail, load_queue, load_ready, load_schedule, load_taken, save_desk
 from .presence import Presence
 
 R = TypeVar("R", Run, Effect)
@@ -232,7 +233,7 @@ class SqliteStore:
             db.executemany(QUERIES["save_blob"], list(overlay.blobs.items()))
         if overlay.entries:
             db.executemany(QUERIES["append_entry"], self._rows(overlay.entries))
-        if overlay.runs or overlay.queues or overlay.letters or overlay.dropped:
+        if overlay.runs or overlay.queues or overlay.letters or overlay.dropped or overlay.schedules:
             save_desk(db, overlay)
 
     def _rows(self, entries: list[tuple[str, Entry]]) -> list[tuple[Any, ...]]:
@@ -325,6 +326,10 @@ class SqliteStore:
     def load_queue(self, name: str) -> Queue | None:
         """One queue that has limits."""
         return load_queue(self._db, name)
+
+    def load_schedule(self, name: str) -> Schedule | None:
+        """One schedule, or None."""
+        return load_schedule(self._db, name)
 
     def load_mail(self, run_id: str) -> list[Mail]:
         """All messages to a run."""

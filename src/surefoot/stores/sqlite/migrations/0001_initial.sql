@@ -90,6 +90,13 @@ CREATE TABLE queues (
     digest BLOB NOT NULL CHECK (length(digest) = 16)
 ) STRICT, WITHOUT ROWID;
 
+-- Workflows that are started by the clock.
+CREATE TABLE schedules (
+    name TEXT PRIMARY KEY,
+    record BLOB NOT NULL,
+    digest BLOB NOT NULL CHECK (length(digest) = 16)
+) STRICT, WITHOUT ROWID;
+
 -- Signals and decisions, kept until the run is gone; never changed.
 CREATE TABLE mail (
     num INTEGER PRIMARY KEY,
