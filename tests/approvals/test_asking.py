@@ -100,7 +100,9 @@ def test_a_run_that_was_claimed_again_still_asks(sf: Surefoot, clock: Bystander)
     def work() -> str:
         seen.append(len(sf.approvals()))
         if len(seen) == 2:
-            approve_all(sf)
+            person = threading.Thread(target=approve_all, args=(sf,))
+            person.start()
+            person.join()
         return asks("x").who
 
     def look_again() -> None:
@@ -242,6 +244,14 @@ def test_a_cancelled_run_asks_for_nothing(sf: Surefoot, clock: Bystander) -> Non
     assert view.status == "ended"
     with pytest.raises(ApprovalClosed, match="its run 'r' has cancelled"):
         sf.approve(view.id, who="ann", digest=view.digest)
+
+
+def test_a_workflow_cannot_decide_for_itself(sf: Surefoot) -> None:
+    def work() -> None:
+        sf.approve("any", who="me", digest="x")
+
+    with pytest.raises(UsageError, match=r"sf.approve\(\) was called in a workflow"):
+        sf.run(workflow(name="work")(work), id="r")
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,10 @@ def _parked(desk: Desk, run: Run, entries: list[Entry]) -> list[Effect]:
 
 def _decide(desk: Desk, run: Run, entries: list[Entry]) -> str:
     parked = _parked(desk, run, entries)
+    asked = [wait.name.partition(":")[2] for wait in run.waits if wait.kind == "approval"]
+    if asked and not parked:
+        ways = (f"{desk.command('approve', name)}, or {desk.command('deny', name)} --why TEXT" for name in asked)
+        return f"decide it: {'; '.join(ways)}"
     if not parked:
         return f"{AGAIN}: what it waited for is decided"
     named = ", ".join(f"{effect.name} {effect.key[:KEY_SHOWN]}" for effect in parked)

@@ -6,7 +6,6 @@ compares it with what is asked for now, in the transaction that keeps the decisi
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from ..core.journal import Entry, EntryKind
 from ..core.run import FINAL, UNFINISHED, Run, Waits
 from ..core.view import Answer, Verdict
 from .approvals import decision_mail
+from .waiting import refuse_in_workflow
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -124,6 +124,8 @@ def _complete(wanted: str, known: Sequence[str]) -> str | None:
 
 
 def _nearest(wanted: str, known: Sequence[str]) -> list[str]:
+    import difflib
+
     return difflib.get_close_matches(wanted, known, n=3, cutoff=0.5) or sorted(known)[:3]
 
 
@@ -193,6 +195,7 @@ def decide(
     Raises ApprovalNotFound, and ApprovalClosed when it was decided, has expired, is no longer asked for, asks for
     another digest, or its run has ended.
     """
+    refuse_in_workflow("sf.approve()" if approved else "sf.deny()")
     check_id(who, "who")
     why = _check_why(why, needed=not approved)
     engine.join()
