@@ -161,6 +161,9 @@ def _tell(say: Say, sf: Surefoot) -> None:
     while sf.engine.serves is None or not sf.engine.leased():
         time.sleep(0.005)
     say(f"ready {sf.engine.owner}")
+    while sf._switch.asked is None:
+        time.sleep(0.005)
+    say("asked to stop")
 
 
 def work_as(say: Say, url: str, ledger: str, hold: str, options: dict[str, Any]) -> None:
