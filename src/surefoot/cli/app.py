@@ -15,7 +15,7 @@ import surefoot
 from ..core.errors import SurefootError
 from ..core.ids import check_id
 from ..core.run import FINAL, RunStatus
-from . import approvals, draw, receivers
+from . import approvals, draw, receivers, signal
 from .desk import Desk, url_of
 from .doctor import examine
 from .doubts import list_doubts
@@ -48,6 +48,7 @@ app = typer.Typer(help=HELP, epilog=EPILOG, add_completion=False, pretty_excepti
 
 app.add_typer(receivers.app, name="receivers")
 add_commands(app)
+signal.add_commands(app)
 approvals.add_commands(app)
 
 

@@ -231,3 +231,45 @@ class Migrated(Shape, frozen=True):
     now: int
     needed: int
     granted: str = ""
+
+
+class QueueRow(Shape, frozen=True):
+    """One queue. Limits are 0 where there is none. `ready` runs wait for a worker, the oldest since `oldest_at`.
+
+    `later` ones are not due yet, `unserved` ones (of both) no live worker could take; `workers` serve this queue.
+    """
+
+    name: str
+    concurrency: int
+    per_worker: int
+    per_key: int
+    rate: int
+    period_seconds: float
+    ready: int
+    later: int
+    running: int
+    unserved: int
+    oldest_at: float
+    workers: int
+
+
+class Queues(Shape, frozen=True):
+    """`surefoot queues`: by name."""
+
+    queues: list[QueueRow]
+
+
+class Signalled(Shape, frozen=True):
+    """`surefoot signal`: the run as it stands now, and the message that it has."""
+
+    run: RunRow
+    name: str
+    value: Any
+    who: str
+
+
+class Retried(Shape, frozen=True):
+    """`surefoot retry`: the run as it stands now."""
+
+    run: RunRow
+    next: str

@@ -136,13 +136,18 @@ class SendMail(Write, frozen=True, kw_only=True):
     first_only: bool = False
 
     def decide(self, view: View) -> Answer:
-        """Done (also when this id was sent before); exists: another was first; ended; missing."""
+        """Done (also when this id was sent before); disagrees: with another message; exists: another was first.
+
+        Ended, or missing: nobody will read it.
+        """
         run = view.run(self.run_id)
         if run is None:
             return Answer(Verdict.MISSING)
         before = view.desk.mail(self.run_id)
-        if any(m.id == self.mail.id for m in before):
-            return Answer(Verdict.DONE, run=run)
+        sent = next((m for m in before if m.id == self.mail.id), None)
+        if sent is not None:
+            same = (sent.name, sent.value) == (self.mail.name, self.mail.value)
+            return Answer(Verdict.DONE if same else Verdict.DISAGREES, run=run)
         if run.status in FINAL:
             return Answer(Verdict.ENDED, run=run)
         if self.first_only and any(m.name == self.mail.name for m in before):

@@ -161,6 +161,19 @@ class RunCancelled(SurefootError):
     def __init__(self, run_id: str) -> None:
         super().__init__(f"run {run_id!r} was cancelled")
         self.run_id = run_id
+        self.rebuild_args = (run_id,)
+
+
+class BudgetExceeded(SurefootError):
+    """The run has used more than its budget allows, and ended as failed: nothing new was begun or sent."""
+
+    def __init__(self, run_id: str, limit: str, allowed: str, used: str) -> None:
+        super().__init__(
+            f"run {run_id!r} has passed its budget: {limit} {used}, allowed {allowed}. It stopped there; what was open "
+            "was settled. Start another run with a larger budget to do it again"
+        )
+        self.run_id, self.limit, self.allowed, self.used = run_id, limit, allowed, used
+        self.rebuild_args = (run_id, limit, allowed, used)
 
 
 class RunNotFound(SurefootError):
@@ -169,6 +182,14 @@ class RunNotFound(SurefootError):
     def __init__(self, run_id: str) -> None:
         super().__init__(f"no run {run_id!r} in this store; `surefoot runs` lists those that exist")
         self.run_id = run_id
+
+
+class RunEnded(UsageError):
+    """The run has ended, so that it reads no message any more; nothing was kept."""
+
+    def __init__(self, run_id: str, status: str, what: str) -> None:
+        super().__init__(f"run {run_id!r} has {status}; it reads no message any more, and {what} was not kept")
+        self.run_id, self.status, self.what = run_id, status, what
 
 
 class Damaged(SurefootError):
@@ -282,6 +303,14 @@ class EffectMoved(Signal):
 
 class CancelRequested(Signal):
     """The run was cancelled while it was running here."""
+
+
+class OverBudget(Signal):
+    """The run has passed its budget: it ends here, whatever the workflow would do with an ordinary exception."""
+
+    def __init__(self, error: BudgetExceeded) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class Stopping(Signal):
