@@ -151,10 +151,14 @@ class Fleet:
         """Wait for it; raises TimeoutError with the workers' last words."""
         give_up = time.monotonic() + seconds
         while not done():
-            if time.monotonic() > give_up:
+            if time.monotonic() > give_up or self.is_gone():
                 said = (self.folder / "errors").read_text(errors="replace").strip().splitlines()
-                raise TimeoutError(f"{problem} after {seconds:.0f} s; {said[-1][:200] if said else 'nothing was said'}")
+                raise TimeoutError(f"{problem} in {seconds:.0f} s; {said[-1][:200] if said else 'nothing was said'}")
             time.sleep(LOOK_SECONDS)
+
+    def is_gone(self) -> bool:
+        """True if every worker has ended, though none is told to."""
+        return bool(self.workers) and all(worker.poll() is not None for worker in self.workers)
 
     def end(self) -> None:
         for worker in self.workers:
@@ -275,7 +279,7 @@ def pick_up(bench: Bench, asked: int) -> Callable[[Fleet], Answer]:
 
 def pickup(bench: Bench) -> list[Line]:
     row = "P4. pickup: from start(queue=) to the first step, two idle workers"
-    figures = fleet_turns(bench, row, with_queue(), "pickup", pick_up(bench, bench.count(150, 10)))
+    figures = fleet_turns(bench, row, with_queue(), "pickup", pick_up(bench, bench.count(150, 5)))
     return milliseconds(figures, {"p50_ms": 5, "p99_ms": 10})
 
 
@@ -331,13 +335,13 @@ def takeover(bench: Bench) -> list[Line]:
 
 
 def waiting(bench: Bench) -> list[Line]:
-    count = bench.count(100_000, 500)
+    count = bench.count(100_000, 60)
     row = f"P6. {count:,} waiting runs: a worker's memory, and how late it wakes a run that is due"
     who = replace(ours("async", postgres=True), worker="waiting.py")
     answers: dict[str, list[Answer]] = {}
     for runs in (0, count) if bench.keep([who]) else ():
         name = f"{runs:,} waiting"
-        answers[name] = [bench.ask(who, "waiting", "--runs", str(runs), "--n", str(bench.count(200, 20)), limit=300)]
+        answers[name] = [bench.ask(who, "waiting", "--runs", str(runs), "--n", str(bench.count(200, 5)), limit=600)]
     figures = Figures(row=row, by_name=answers)
     lines: list[Line] = []
     for name in answers:
@@ -349,6 +353,7 @@ def waiting(bench: Bench) -> list[Line]:
             figures.line(name, "late, p99", figures.values(name, "p99_ms"), unit=" ms",
                          mark=Mark(at_most=1_000, unit=" ms") if full else None),
             figures.line(name, "runs put to wait a second", figures.values(name, "put_s"), unit="/s"),
+            figures.line(name, "memory of the one that put them", figures.values(name, "carrier_mb"), unit=" MB"),
         ]  # fmt: skip
     if len(answers) == 2:
         over = figures.over(f"{count:,} waiting", "0 waiting", "p50_ms")
@@ -358,7 +363,7 @@ def waiting(bench: Bench) -> list[Line]:
 
 def claiming(bench: Bench) -> list[Line]:
     row = "P7. claims a second under a snapshot that is held open, over without"
-    claims = bench.count(12_000, 400)
+    claims = bench.count(12_000, 40)
     who = replace(ours("def", postgres=True), worker="claims.py")
     answers: dict[str, list[Answer]] = {}
     for _ in range(bench.rounds):

@@ -3,14 +3,16 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench import rows
+from bench import fleet, rows
 from bench.launch import DEF, GROUP, Bench, bare, bytes_in_use, command, environment, ours, run_worker
 from bench.table import Line, Mark, render, tally
+from surefoot.testing.postgres import PrivatePostgres
 
 WORKS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "sequence": (("--n", "12"), {"bodies", "p50_us", "p99_us", "cpu_us", "raw_us", "ratio"}),
@@ -86,6 +88,28 @@ def test_a_mark_is_judged_by_the_median() -> None:
     assert [missed.verdict, silent.verdict] == ["MISSED", "not measured"]
     assert tally([line, missed, silent]) == "1 reached, 1 MISSED, 1 not measured"
     assert "no engine" in render([line, missed, silent])
+
+
+POSTGRES = ("P1", "P2", "P3", "P4", "P6", "P7")
+"""P5 waits for a lease of 15 s; a takeover is tested where workers are."""
+
+
+@pytest.mark.parametrize("row", POSTGRES)
+def test_a_row_on_postgresql_is_measured_completely(bench: Bench, postgres: PrivatePostgres, row: str) -> None:
+    bench.server, bench.small, bench.only = postgres, True, ("surefoot",)
+    lines = fleet.ROWS[row](bench)
+    assert lines and all(line.row.startswith(f"{row}.") for line in lines)
+    silent = [line for line in lines if not line.values and line.who != "0 waiting" and "over" not in line.what]
+    assert not silent, [(line.who, line.what, line.why) for line in silent]
+    again = [value for line in lines if "again" in line.what for value in line.values]
+    assert not any(again), "a step that was acknowledged ran again"
+
+
+def test_a_worker_that_fails_ends_its_fleet_with_its_words(bench: Bench, postgres: PrivatePostgres) -> None:
+    bench.server = postgres
+    broken = replace(ours("async", postgres=True), worker="nothing.py")
+    answer = fleet.one_round(bench, broken, "share", fleet.share(bench, 2, 2, 2))
+    assert "nothing.py" in answer["error"]
 
 
 def test_the_benchmark_ends_well_and_writes_json(tmp_path: Path) -> None:

@@ -321,8 +321,10 @@ def main(make: type[Engine]) -> None:
         from fleet import FLEET_WORKS
 
         engine.open()
-        answer = {**WORKS, **FLEET_WORKS}[args.work](engine, args)
-        engine.close()
+        try:
+            answer = {**WORKS, **FLEET_WORKS}[args.work](engine, args)
+        finally:
+            engine.close()  # an engine that is a server must not outlive this process
     print(json.dumps({"work": args.work, "kind": args.kind, **answer}), flush=True)
     os._exit(0)  # no peer's background thread may keep the process
 

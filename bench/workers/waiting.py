@@ -5,10 +5,13 @@ queue and works until all of them wait; a second one, which is the worker that i
 `--n` short sleepers beside them. Both are workers as a user has them.
 """
 
+import json
 import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ DAY_SECONDS = 86_400.0
 NAP_SECONDS = 0.5
 PAUSE_SECONDS = 0.02
 LOOK_SECONDS = 0.05
+LANES = 32
 late: list[float] = []
 
 
@@ -50,20 +54,15 @@ def put_to_wait(place: str, runs: int) -> dict[str, Any]:
     """Returns when every run has begun to wait and nobody has it."""
     with Surefoot(place) as sf:
         started = time.perf_counter()
-        with sf.worker([wait_long], concurrency=1_000):
-            for number in range(runs):
-                sf.start(wait_long, number, id=f"wait-{number}", queue="default")
+        with sf.worker([wait_long], concurrency=1_000), ThreadPoolExecutor(LANES) as pool:
+            begin = partial(sf.start, wait_long, queue="default")
+            for _ in pool.map(lambda number: begin(number, id=f"wait-{number}"), range(runs)):
+                pass
             while sf.list("pending", limit=1) or sf.list("running", limit=1):
                 time.sleep(LOOK_SECONDS)
         seconds = time.perf_counter() - started
-        asleep = sf.store.board.next_due(served())
-        return {"put_s": runs / seconds, "carrier_mb": rss_mb(), "asleep": asleep is not None}
-
-
-def served() -> Any:
-    from surefoot.core.dispatch import Served
-
-    return Served(queues=("default",), workflows=((wait_long.name, ""),))
+        waiting = len(sf.list("waiting", limit=runs + 1))
+        return {"put_s": runs / seconds, "carrier_mb": rss_mb(), "waiting": waiting}
 
 
 def wake(place: str, naps: int) -> dict[str, Any]:
@@ -78,8 +77,6 @@ def wake(place: str, naps: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    import json
-
     args = arguments(("async",))
     place = args.url or f"{args.dir}/surefoot.db"
     if args.work == "put":
