@@ -3,11 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 from .core.approval import Approval
+from .core.budget import Budget
 from .core.contract import Answers, Contract, Margins, keyed, lookup, natural, opaque
 from .core.errors import (
     Abandoned,
     ApprovalClosed,
     ApprovalNotFound,
+    BudgetExceeded,
     CommitUnknown,
     Damaged,
     Denied,
@@ -41,6 +43,7 @@ from .effects.reading import Reading, Unsuccessful
 from .effects.transactional import create_receipts_table, same_transaction
 from .runtime.app import Surefoot
 from .runtime.approvals import approve
+from .runtime.budgets import spend
 from .runtime.children import Child, call, start_child
 from .runtime.choices import first, now, patched, random, sleep, sleep_until, timeout, uuid, wait_for
 from .runtime.decisions import ApprovalView
@@ -64,6 +67,8 @@ __all__ = [
     "ApprovalNotFound",
     "ApprovalView",
     "Attempt",
+    "Budget",
+    "BudgetExceeded",
     "Child",
     "CommitUnknown",
     "Confirmed",
@@ -122,6 +127,7 @@ __all__ = [
     "same_transaction",
     "sleep",
     "sleep_until",
+    "spend",
     "start_child",
     "step",
     "timeout",

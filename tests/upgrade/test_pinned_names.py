@@ -11,6 +11,8 @@ import msgspec
 import pytest
 
 import surefoot
+from surefoot.core.budget import Budget, Spent
+from surefoot.core.child import Joined
 from surefoot.core.contract import Answers, Bound, Contract, Kind, Margins, Meaning, Place
 from surefoot.core.dispatch import Limits, Queue, Ready
 from surefoot.core.effect import Do, Effect, Evidence, Status
@@ -18,6 +20,7 @@ from surefoot.core.journal import Entry, EntryKind
 from surefoot.core.lease import Owner
 from surefoot.core.mail import Mail
 from surefoot.core.run import Claimed, Run, RunDo, RunStatus, Waits
+from surefoot.core.schedule import Schedule
 
 A_CONTRACT = "names in users' journals are a contract: add a name here with the code that writes it, and change none"
 PINNED: dict[type[Enum], str] = {
@@ -34,7 +37,13 @@ ENTRY_KINDS = {"STEP": 1, "FAILURE": 2, "INTENT": 3, "OUTCOME": 4, "MARK": 5}
 EVIDENCE_KINDS = {"answer", "lookup", "late", "decision", "disagreement", "claim"}
 FIELDS = {
     Run: "id workflow status arguments args_digest fence owner created_at updated_at reason result length head"
-    " cancel_at tentative claims stamp queue version key priority parent wake_at waits mail deaths",
+    " cancel_at tentative claims stamp queue version key priority parent wake_at waits mail deaths"
+    " undo budget budget_until",
+    Schedule: "name workflow version arguments args_digest queue cron zone every anchor jitter catch_up budget created_at"
+    " fired_until next_at paused last_run last_at skipped_from skipped_until revision stamp",
+    Budget: "wall attempts tokens money currency",
+    Spent: "tokens money",
+    Joined: "status value",
     Waits: "kind name until detail who digest",
     Ready: "run_id queue workflow version key priority since due_at owner",
     Queue: "name limits recent stamp",

@@ -12,7 +12,18 @@ from typing import Any
 
 import msgspec
 
-from .errors import Abandoned, Denied, Disagreement, NotApproved, Refused, StepFailed, UsageError, ValueRefused
+from .errors import (
+    Abandoned,
+    BudgetExceeded,
+    Denied,
+    Disagreement,
+    NotApproved,
+    Refused,
+    RunCancelled,
+    StepFailed,
+    UsageError,
+    ValueRefused,
+)
 
 MESSAGE_CHARACTERS = 4000
 
@@ -75,4 +86,15 @@ _BUILTINS = tuple(
     for value in vars(builtins).values()
     if isinstance(value, type) and issubclass(value, Exception) and not issubclass(value, ExceptionGroup)
 )
-_OURS = (StepFailed, Refused, Abandoned, Denied, NotApproved, Disagreement, ValueRefused, UsageError)
+_OURS = (
+    BudgetExceeded,
+    RunCancelled,
+    StepFailed,
+    Refused,
+    Abandoned,
+    Denied,
+    NotApproved,
+    Disagreement,
+    ValueRefused,
+    UsageError,
+)

@@ -16,6 +16,8 @@ from .errors import Damaged, Diverged
 from .ids import branch_of, slot_of
 
 PREVIEW_CHARACTERS = 80
+SPENT = "spent:"
+"""Slots of what bodies reported to have used: no code asks for them, since a body is not replayed."""
 
 
 class EntryKind(IntEnum):
@@ -154,6 +156,8 @@ class Replay:
         self._opened: dict[str, Branch] = {"": self.root}
         self._optional: set[str] = set()
         for entry in entries:
+            if entry.kind == EntryKind.MARK and entry.slot.startswith(SPENT):
+                continue
             if entry.slot not in self._recorded:
                 if tentative and _FAMILY[entry.kind] != "effect" and _within(entry.seq, tentative):
                     self._optional.add(entry.slot)

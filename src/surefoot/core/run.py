@@ -7,6 +7,7 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
+from .budget import Budget
 from .effect import IllegalMove
 
 
@@ -80,7 +81,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that a waiting run waits for: `kind` is timer, signal, approval, child or doubt.
+    """One thing that a waiting run waits for: `kind` is timer, signal, approval, child, doubt or budget.
 
     `name` says which (a signal's name, an approval's or run's id, an effect's key); `until` is when it stops waiting
     (0: never). `detail` is for people; of an approval, `digest` names exactly what is asked for and `who` may grant it.
@@ -101,6 +102,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `queue` is "" for a run that no queue started; `wake_at` is from when on a worker may take it (0: not by time);
     `mail` counts what was ever sent to it; `deaths` counts owners that died in a row while they had it and its journal
     held `deaths_length` entries. `undo`: it was cancelled, and its confirmed effects are to be undone first.
+    `budget_until` is when the wall time of its `budget` ends, by the store's clock.
     `born` and `term`: the store's term in which it was made, and that of its last claim (`core.term`).
     """
 
@@ -131,6 +133,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     deaths: int = 0
     deaths_length: int = 0
     undo: bool = False
+    budget: Budget | None = None
+    budget_until: float = 0.0
     born: int = 0
     term: int = 0
     stamp: int = 0

@@ -16,6 +16,7 @@ from itertools import count, takewhile
 import msgspec
 from msgspec.structs import replace
 
+from .budget import Budget
 from .run import Run
 from .view import Answer, Blobs, Verdict, View, Write
 
@@ -55,6 +56,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     anchor: float = 0.0
     jitter: float = 0.0
     catch_up: CatchUp = CatchUp.NONE
+    budget: Budget | None = None
     created_at: float = 0.0
     fired_until: float = 0.0
     next_at: float = 0.0
@@ -71,7 +73,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return all(getattr(self, name) == getattr(other, name) for name in _DEFINED)
 
 
-_DEFINED = ("workflow", "version", "args_digest", "queue", "cron", "zone", "every", "jitter", "catch_up")
+_DEFINED = ("workflow", "version", "args_digest", "queue", "cron", "zone", "every", "jitter", "catch_up", "budget")
 
 
 class Firing(msgspec.Struct, frozen=True):

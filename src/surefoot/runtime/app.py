@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from ..core import flows
+from ..core.budget import Budget
 from ..core.dispatch_writes import SendMail
 from ..core.errors import RunEnded, RunNotFound, StoreRefused, UsageError
 from ..core.ids import check_id
@@ -118,11 +119,18 @@ class Surefoot:
         *args: Any,
         id: str,
         when_running: WhenRunning = "wait",
+        budget: Budget | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, R]: ...
     @overload
     def run(
-        self, workflow: Workflow[..., R], *args: Any, id: str, when_running: WhenRunning = "wait", **kwargs: Any
+        self,
+        workflow: Workflow[..., R],
+        *args: Any,
+        id: str,
+        when_running: WhenRunning = "wait",
+        budget: Budget | None = None,
+        **kwargs: Any,
     ) -> R: ...
     def run(
         self,
@@ -130,16 +138,18 @@ class Surefoot:
         *args: Any,
         id: str | None = None,
         when_running: WhenRunning = "wait",
+        budget: Budget | None = None,
         **kwargs: Any,
     ) -> Any:
         """Run the workflow under this id, resume it, or return its stored result; await it if it is `async def`.
 
-        Raises RunMismatch (the id has other arguments), RunBusy (live elsewhere, `when_running="refuse"`), RunWaiting
-        (a person has to decide), Diverged, Damaged, RunCancelled, StoreError, or what the workflow raised. The result
-        is on disk when it returns. A crash inside leaves the run to be resumed by the next call with the same id.
+        `budget` counts from the first call with this id, and instead of the workflow's own. Raises RunMismatch (the id
+        has other arguments), RunBusy (live elsewhere, `when_running="refuse"`), RunWaiting (a person has to decide),
+        Diverged, Damaged, RunCancelled, BudgetExceeded, StoreError, or what the workflow raised. The result is on disk
+        when it returns. A crash inside leaves the run to be resumed by the next call with the same id.
         """
         self.check_open()
-        return self._runner.run(workflow, args, kwargs, id, when_running)
+        return self._runner.run(self._runner.plan(workflow, args, kwargs, id, when_running, budget))
 
     def start(
         self,
@@ -152,6 +162,7 @@ class Surefoot:
         delay: timedelta | float | None = None,
         key: str | None = None,
         dedupe: str | None = None,
+        budget: Budget | None = None,
         **kwargs: Any,
     ) -> Handle:
         """Begin a run in the background (a thread, or a task for `async def`) and return a handle to it.
@@ -165,7 +176,7 @@ class Surefoot:
         if queue is None:
             queues.refuse_options(workflow, priority=priority, delay=delay, key=key)
         run_id = queues.id_of(workflow, id, dedupe)
-        plan = self._runner.plan(workflow, args, kwargs, run_id, when_running)
+        plan = self._runner.plan(workflow, args, kwargs, run_id, when_running, budget)
         if queue is not None:
             return queues.put(self, plan, queue=queue, priority=priority, delay=delay, key=key)
         handle = Handle(plan.proposal.id, self)

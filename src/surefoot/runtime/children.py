@@ -25,7 +25,7 @@ from ..core.run import FINAL, Run, RunStatus, Waits
 from ..core.writes import Answer, Append, Verdict
 from .scope import require
 from .session import Session
-from .step import Workflow, find_workflow
+from .step import Workflow, budget_until, find_workflow
 from .waiting import pause, pause_async
 
 if TYPE_CHECKING:
@@ -154,6 +154,8 @@ def _start_write(
         updated_at=engine.time(),
         queue=queue,
         version=workflow.version,
+        budget=workflow.budget,
+        budget_until=budget_until(workflow.budget, engine.time),
         parent=state.run_id,
         stamp=stamp,
     )

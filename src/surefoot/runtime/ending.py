@@ -20,6 +20,7 @@ from ..core.errors import (
     Halt,
     LeaseLost,
     NotDeterministic,
+    OverBudget,
     RunCancelled,
     RunWaiting,
     Signal,
@@ -69,6 +70,8 @@ class Ending:
     result: bytes = b""
     reason: str = ""
     settle: bool = False
+    stopped: bool = False
+    """It passed its budget: its children are cancelled, and what only a person can settle stays parked."""
 
     def give(self) -> Any:
         """Return the value or raise the error."""
@@ -82,14 +85,14 @@ def finish(session: Session, ending: Ending, stamps: Any, at: Callable[[], float
     state = session.state
     if ending.settle:
         parked = yield from perform.settle_open(state)
-        if parked:
+        if parked and not ending.stopped:
             names = ", ".join(f"{e.name} ({e.key[:12]}): {e.reason}" for e in parked)
             reason = f"parked effects of branches that ended: {names}"
             ending.do, ending.reason, ending.result = RunDo.SUSPEND, reason, b""
             ending.error = RunWaiting(state.run_id, reason)
     if ending.do is None:
         return None
-    if ending.do is RunDo.CANCEL:
+    if ends_children(ending):
         session.children.update(children_of(state.replay.unread()))
         yield from cancel_children(sorted(session.children), session.engine, state.run_id)
     waits = waits_of(session) if ending.do is RunDo.SUSPEND else ()
@@ -116,14 +119,32 @@ def finish(session: Session, ending: Ending, stamps: Any, at: Callable[[], float
 def waits_of(session: Session) -> tuple[Waits, ...]:
     """What the run waits for. The end of a block that it is in counts too, unless only a person can help it."""
     waits = tuple(session.waits.values())
-    if all(wait.kind == "doubt" for wait in waits):
+    meter = session.meter
+    if waits and meter is not None and meter.until:
+        waits = (
+            *waits,
+            Waits(kind="budget", name="wall", until=meter.until, detail="the end of its budget's wall time"),
+        )
+    if all(wait.kind == "doubt" for wait in session.waits.values()):
         return waits
     return *waits, *session.deadlines.values()
+
+
+def stopped_by(session: Session, error: BaseException | None) -> BaseException | None:
+    """What ended the function. A signal counts even if it was swallowed; a run whose time is up waits no longer."""
+    stopped = session.stopped or error
+    return (session.over_budget() or stopped) if isinstance(stopped, Suspend) else stopped
+
+
+def ends_children(ending: Ending) -> bool:
+    """True if what this run has started is cancelled with it."""
+    return ending.do is RunDo.CANCEL or (ending.do is RunDo.FAIL and ending.stopped)
 
 
 def undoes(plan: Plan, session: Session, ending: Ending) -> bool:
     """True if what this run did is undone before it ends; from here on nothing else of it begins."""
     if ending.do is RunDo.FAIL:
+        session.stopped = None if plan.workflow.compensate else session.stopped
         return plan.workflow.compensate
     run = session.engine.store.find_run(session.state.run_id) if ending.do is RunDo.CANCEL else None
     if run is None or not run.undo:
@@ -148,7 +169,7 @@ def stored_result(store: Store, workflow: Workflow[..., Any], run: Run) -> Any:
 def ending_of(plan: Plan, session: Session, value: Any, error: BaseException | None) -> Ending:
     """What a function's end means for its run. A signal counts even if the workflow swallowed it."""
     run_id = session.state.run_id
-    match session.stopped or error:
+    match stopped_by(session, error):
         case (None | Exception()) as end if session.cancelled is not None:
             reason = session.cancelled if end is None else f"{session.cancelled}; {type(end).__name__}: {end}"
             return Ending(RunDo.CANCEL, error=RunCancelled(run_id), reason=reason, settle=True)
@@ -167,6 +188,9 @@ def ending_of(plan: Plan, session: Session, value: Any, error: BaseException | N
             return Ending(RunDo.CANCEL, error=RunCancelled(run_id), reason=str(cancelled), settle=True)
         case LeaseLost() as lost:
             return Ending(None, error=lost)
+        case OverBudget(error=exceeded):
+            stored = encode_failure(exceeded)
+            return Ending(RunDo.FAIL, error=exceeded, result=stored, reason=str(exceeded), settle=True, stopped=True)
         case Signal() as stopping:
             return Ending(RunDo.RELEASE, error=stopping, reason=str(stopping))
         case Exception() as failure:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec.structs import replace
 
 from ..core import flows, perform
+from ..core.budget import Budget
 from ..core.commands import Commit, Flow, ask
 from ..core.digest import digest
 from ..core.errors import (
@@ -23,17 +24,18 @@ from ..core.errors import (
 from ..core.flows import spill
 from ..core.ids import check_id
 from ..core.journal import Entry
+from ..core.meter import Meter
 from ..core.run import FINAL, Claimed, Run, RunDo, RunStatus
 from ..core.writes import EndRun
 from .cancelling import end_cancelled, release
 from .children import ChildRuns
-from .ending import Ending, Plan, ending_of, finish, stored_result, undoes, warn
+from .ending import Ending, Plan, ending_of, ends_children, finish, stored_result, undoes, warn
 from .engine import Engine
 from .handle import Handle
 from .outside import state_of
 from .scope import Scope, current
 from .session import Session
-from .step import Workflow, count_live_runs
+from .step import Workflow, budget_until, check_budget, count_live_runs
 from .stopping import StopSwitch
 from .waiting import off_loop
 
@@ -75,7 +77,13 @@ class Runner:
     # --- entry points -----------------------------------------------------------------------------------------------
 
     def plan(
-        self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run_id: str | None, when_running: str
+        self,
+        workflow: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        run_id: str | None,
+        when_running: str,
+        budget: Budget | None = None,
     ) -> Plan:
         """Check everything that can be checked before anything is written."""
         scope = current.get()
@@ -115,16 +123,15 @@ class Runner:
             created_at=now,
             updated_at=now,
             version=chosen.version,
+            budget=(limit := check_budget(budget) or chosen.budget),
+            budget_until=budget_until(limit, self._engine.time) if limit else 0.0,
             claims=(Claimed(at=now, owner=self._engine.owner, fence=1, why="started"),),
             stamp=next(self._engine.stamps),
         )
         return Plan(chosen, proposal, blobs, when_running, (*args[: chosen.skip], *restored), named)
 
-    def run(
-        self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run_id: str | None, when_running: str
-    ) -> Any:
+    def run(self, plan: Plan) -> Any:
         """See `Surefoot.run`."""
-        plan = self.plan(workflow, args, kwargs, run_id, when_running)
         if plan.workflow.is_async:
             return self._run_async(plan)
         return self._run_sync(plan)
@@ -412,6 +419,8 @@ class Runner:
         session = Session(self._engine, state_of(self._engine, run, entries), pipelined=self._pipelined)
         session.cancelled = (run.reason or "cancelled") if run.cancel_at else None
         session.queue = run.queue
+        if run.budget is not None:
+            session.meter = Meter(run.id, run.budget, run.budget_until, entries)
         self._sessions.add(session)
         return session
 
@@ -464,7 +473,7 @@ class Runner:
             self.end_cancelled(child, f"its parent, run {run_id!r}, was cancelled")
 
     def _end_children(self, session: Session, ending: Ending) -> None:
-        if ending.do is RunDo.CANCEL:
+        if ends_children(ending):
             for child in sorted(session.children):
                 self.end_cancelled(child, f"its parent, run {session.state.run_id!r}, was cancelled")
 

@@ -28,6 +28,7 @@ from ..core.schedule import CatchUp, DropSchedule, FireSchedule, PauseSchedule, 
 from ..core.view import Verdict
 from .engine import Engine
 from .queues import refuse_lost_arguments
+from .step import budget_until
 
 if TYPE_CHECKING:
     from .ending import Plan
@@ -85,6 +86,7 @@ def define(
         anchor=now,
         jitter=_seconds(jitter, name, "jitter", 0.0, 86400.0),
         catch_up=_check_catch_up(catch_up, name),
+        budget=plan.workflow.budget,
         created_at=now,
         fired_until=now,
     )
@@ -320,6 +322,8 @@ def _run(engine: Engine, schedule: Schedule, at: float) -> Run:
         updated_at=engine.time(),
         queue=schedule.queue or DEFAULT_QUEUE,
         version=schedule.version,
+        budget=schedule.budget,
+        budget_until=budget_until(schedule.budget, engine.time),
         wake_at=at + schedule.jitter * share if schedule.jitter else 0.0,
         stamp=next(engine.stamps),
     )

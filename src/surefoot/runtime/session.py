@@ -6,6 +6,7 @@ One table of handlers each; the flows are the same. Whatever has to stop the run
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 from collections.abc import Awaitable, Callable
@@ -37,6 +38,7 @@ from ..core.errors import (
     Halt,
     LeaseLost,
     NotDeterministic,
+    OverBudget,
     Signal,
     Stopping,
     StoreError,
@@ -45,7 +47,8 @@ from ..core.errors import (
     UsageError,
 )
 from ..core.flows import Begun, RunState, check
-from ..core.journal import Branch
+from ..core.journal import Branch, Draft
+from ..core.meter import Meter
 from ..core.outcome import Answered, InDoubt
 from ..core.run import Run, Waits
 from ..core.writes import Answer, Append, ClaimRun, StartRun, TakeEffect, Write
@@ -93,7 +96,10 @@ class Session:
         self.children: set[str] = set()
         state.begin = self.begin
         self.compensations: list[tuple[tuple[int, ...], Callable[[], Any]]] = []
-        self.body_scope = Scope(self, None)
+        self.body_scope, self.step_scope = Scope(self, None), Scope(self, None)
+        self.meter: Meter | None = None
+        self.counting = threading.Lock()
+        self.reports = itertools.count()
         self.tasks: set[asyncio.Task[Any]] = set()
         self.root_task: asyncio.Task[Any] | None = None
         self.active = 0
@@ -126,9 +132,24 @@ class Session:
         self.moves += 1
 
     def begin(self, begun: Begun) -> None:
-        """Nothing new begins in a run that was cancelled, but what undoes its effects."""
+        """Nothing new begins in a run that was cancelled or has passed its budget, but what undoes its effects."""
         if self.cancelled is not None and begun not in (Begun.UNDO, Begun.RESEND):
             raise CancelRequested(self.cancelled)
+        if self.meter is not None:
+            with self.counting:
+                exceeded = self.meter.begin(begun, self.engine.time())
+            if exceeded is not None:
+                raise OverBudget(exceeded)
+
+    def over_budget(self) -> OverBudget | None:
+        """What stops the run now, if it has passed its budget."""
+        exceeded = None if self.meter is None else self.meter.over(self.engine.time())
+        return None if exceeded is None else OverBudget(exceeded)
+
+    def report(self, draft: Draft) -> None:
+        """Queue an entry that a body reports, in order; a failure of the store stops the run at its next record."""
+        write = self.appending(Record(draft, wait=False))
+        self.engine.committer.submit(Pending(write, callback=self._piped))
 
     def check_stop(self) -> None:
         """Stop the run here if the process is to stop."""
@@ -263,7 +284,9 @@ class Session:
         self.engine.committer.submit(Pending(write, callback=self._piped))
 
     def _piped(self, pending: Pending) -> None:
-        self._in_pipeline -= 1  # not exact between threads, and need not be: it only bounds memory
+        self._in_pipeline = max(
+            self._in_pipeline - 1, 0
+        )  # not exact between threads, and need not be: it only bounds memory
         try:
             check(pending.result())
         except BaseException as error:  # kept, and raised by the next step

@@ -14,6 +14,7 @@ from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from ..core import flows
+from ..core.budget import Budget
 from ..core.commands import Result
 from ..core.errors import UsageError
 from ..core.failures import encode_failure, rebuild_failure
@@ -250,7 +251,7 @@ class StepUse:
     def run(self, session: Session, attempt: int) -> Result:
         """Run the body on this thread, or on one of its own when it has a timeout."""
         step = self.step
-        token = current.set(session.body_scope)
+        token = current.set(session.step_scope)
         try:
             if step.timeout_seconds is None:
                 value = step.function(*self.args, **self.kwargs)
@@ -265,7 +266,7 @@ class StepUse:
     async def run_async(self, session: Session, attempt: int) -> Result:
         """Run the body in this task."""
         step = self.step
-        token = current.set(session.body_scope)
+        token = current.set(session.step_scope)
         try:
             if step.timeout_seconds is None:
                 value = await step.function(*self.args, **self.kwargs)
@@ -343,6 +344,7 @@ class Workflow(Named, Generic[P, R]):
         version: str = "",
         replays: str | tuple[str, ...] = (),
         compensate: bool = False,
+        budget: Budget | None = None,
         raises: type[BaseException] | tuple[type[BaseException], ...] = (),
         ignore: tuple[str, ...] = (),
     ) -> None:
@@ -352,6 +354,7 @@ class Workflow(Named, Generic[P, R]):
         self.version = check_version(version, self.name)
         self.versions = tuple(dict.fromkeys((version, *(check_version(v, self.name) for v in older))))
         self.compensate = compensate
+        self.budget = check_budget(budget)
         self.raises = check_raises(raises, self.name)
         self.skip = 1 if self.is_method else 0
         self.arguments = ArgumentsCodec(function, f"workflow {self.name!r}", skip=self.skip, ignore=ignore)
@@ -380,6 +383,19 @@ class Workflow(Named, Generic[P, R]):
             f"`Surefoot(...).run({self.function.__name__}, ..., id=...)`, or {self.function.__name__}.function(...) "
             "for a plain call"
         )
+
+
+def check_budget(budget: Any) -> Budget | None:
+    """A budget, or none."""
+    if budget is not None and not isinstance(budget, Budget):
+        raise UsageError(f"budget= takes a surefoot.Budget, such as Budget(attempts=100), found {budget!r}")
+    return budget
+
+
+def budget_until(budget: Budget | None, time: Callable[[], float]) -> float:
+    """When the wall time of a run that is created now ends, by the store's clock; 0 for never."""
+    seconds = budget.wall_seconds() if budget is not None else 0.0
+    return time() + seconds if seconds else 0.0
 
 
 def check_version(version: object, name: str) -> str:
@@ -435,6 +451,7 @@ def workflow(
     version: str = "",
     replays: str | tuple[str, ...] = (),
     compensate: bool = False,
+    budget: Budget | None = None,
     raises: type[BaseException] | tuple[type[BaseException], ...] = (),
     ignore: tuple[str, ...] = (),
 ) -> Callable[[Callable[P, R]], Workflow[P, R]]: ...
@@ -443,7 +460,8 @@ def workflow(function: Callable[..., Any] | None = None, /, **options: Any) -> A
 
     It is replayed from the top after a crash, so it must ask for the same steps in the same order: time, random
     numbers and I/O belong in steps, or come from `surefoot.now`, `random`, `uuid`. `compensate=True` undoes confirmed
-    effects in reverse order when the run fails. `raises` names exceptions that come back as themselves.
+    effects in reverse order when the run fails.
+    `budget` limits each run of it. `raises` names exceptions that come back as themselves.
 
     A run keeps the `version` under which it was started; a worker takes it only if its code has that version, or
     says with `replays=` that it can replay that older one.
