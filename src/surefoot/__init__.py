@@ -42,11 +42,9 @@ from .effects.effect import Effect, compensate, effect
 from .effects.reading import Reading, Unsuccessful
 from .effects.transactional import create_receipts_table, same_transaction
 from .runtime.app import Surefoot
-from .runtime.approvals import approve
 from .runtime.budgets import spend
 from .runtime.children import Child, call, start_child
 from .runtime.choices import first, now, patched, random, sleep, sleep_until, timeout, uuid, wait_for
-from .runtime.decisions import ApprovalView
 from .runtime.fork import gather
 from .runtime.fork import map as map  # noqa: A004
 from .runtime.handle import Handle
@@ -56,6 +54,8 @@ from .runtime.view import RunView
 
 if TYPE_CHECKING:
     from .credentials import Credential
+    from .runtime.approvals import approve
+    from .runtime.decisions import ApprovalView
 
 __version__ = "0.1.0"
 
@@ -143,4 +143,12 @@ def __getattr__(name: str) -> Any:
         from .credentials import Credential
 
         return Credential
+    if name == "approve":
+        from .runtime.approvals import approve
+
+        return approve
+    if name == "ApprovalView":
+        from .runtime.decisions import ApprovalView
+
+        return ApprovalView
     raise AttributeError(f"module 'surefoot' has no attribute {name!r}")

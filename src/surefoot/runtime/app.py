@@ -19,9 +19,8 @@ from ..core.values import Codec
 from ..core.writes import CancelRun, Verdict
 from ..stores.base import Store
 from ..stores.memory import MemoryStore
-from . import decisions, queues, schedules
+from . import queues, schedules
 from .clock import Clock, SystemClock, random_uuid
-from .decisions import ApprovalView
 from .engine import Engine
 from .handle import Handle
 from .outside import enter_engine, leave_engine
@@ -34,6 +33,7 @@ from .view import RunView, view_of
 from .waiting import check_message_name, refuse_in_workflow
 
 if TYPE_CHECKING:
+    from .decisions import ApprovalView
     from .worker import Worker
 
 R = TypeVar("R")
@@ -343,11 +343,15 @@ class Surefoot:
 
     def approvals(self) -> list[ApprovalView]:
         """What runs ask approval for and nobody has decided, the soonest to expire first."""
+        from . import decisions
+
         self.check_open()
         return decisions.list_pending(self.engine)
 
     def approval(self, id: str) -> ApprovalView:
         """One approval with its whole artifact, by its id or 4 or more of its first characters; ApprovalNotFound."""
+        from . import decisions
+
         self.check_open()
         return decisions.find(self.engine, id)
 
@@ -356,11 +360,15 @@ class Surefoot:
 
         Raises ApprovalNotFound, or ApprovalClosed: decided already, expired, another digest, or its run has ended.
         """
+        from . import decisions
+
         self.check_open()
         return decisions.decide(self.engine, id, approved=True, who=who, why=why, digest=digest)
 
     def deny(self, id: str, *, who: str, why: str, digest: str | None = None) -> ApprovalView:
         """Deny it: `approve` raises Denied in its run, with this reason. Raises as `approve` does."""
+        from . import decisions
+
         self.check_open()
         return decisions.decide(self.engine, id, approved=False, who=who, why=why, digest=digest)
 
