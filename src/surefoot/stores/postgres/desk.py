@@ -8,7 +8,8 @@ from typing import Any
 from ...core.dispatch import Queue, Ready, Served
 from ...core.lease import Owner
 from ...core.mail import Mail
-from ..records import open_mail, open_owner, open_queue
+from ...core.schedule import Schedule
+from ..records import open_mail, open_owner, open_queue, open_schedule
 
 KEYS_MAX = 64
 KEYS_PER_LOOK = 8
@@ -90,3 +91,7 @@ class PostgresBoard:
     def find_queues(self) -> list[Queue]:
         """Queues that have limits."""
         return [open_queue(*row) for row in self._read("find_queues", ())]
+
+    def find_schedules(self) -> list[Schedule]:
+        """All schedules, by name."""
+        return [open_schedule(*row) for row in self._read("find_schedules", ())]

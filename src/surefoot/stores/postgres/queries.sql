@@ -103,6 +103,14 @@ SELECT record, digest, changes FROM {schema}.queues WHERE name = %b::text;
 -- All queues that have limits.
 SELECT record, digest FROM {schema}.queues ORDER BY name;
 
+-- name: load_schedule
+-- One schedule by its name.
+SELECT record, digest FROM {schema}.schedules WHERE name = %b::text;
+
+-- name: find_schedules
+-- All schedules.
+SELECT name, record, digest FROM {schema}.schedules ORDER BY name;
+
 -- name: load_mail
 -- All messages to a run, in order.
 SELECT record, digest FROM {schema}.mail WHERE run = %b::text ORDER BY number;

@@ -5,8 +5,9 @@
 GRANT USAGE ON SCHEMA {schema} TO {role};
 GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role};
 GRANT INSERT ON {schema}.runs, {schema}.entries, {schema}.effects, {schema}.blobs, {schema}.owners, {schema}.queue,
-    {schema}.queues, {schema}.mail, {schema}.terms TO {role};
-GRANT UPDATE ON {schema}.runs, {schema}.effects, {schema}.owners, {schema}.queue, {schema}.queues TO {role};
-GRANT DELETE ON {schema}.owners, {schema}.queue TO {role};
+    {schema}.queues, {schema}.schedules, {schema}.mail, {schema}.terms TO {role};
+GRANT UPDATE ON {schema}.runs, {schema}.effects, {schema}.owners, {schema}.queue, {schema}.queues, {schema}.schedules
+    TO {role};
+GRANT DELETE ON {schema}.owners, {schema}.queue, {schema}.schedules TO {role};
 GRANT USAGE ON SEQUENCE {schema}.runs_num_seq TO {role};
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role};

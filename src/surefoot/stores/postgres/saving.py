@@ -20,6 +20,8 @@ TYPES = {
     "seen_owner_digests": "bytea",
     "seen_queues": "text",
     "seen_queue_changes": "bigint",
+    "seen_schedules": "text",
+    "seen_schedule_digests": "bytea",
     "changed_runs": "bigint",
     "changed_run_statuses": "text",
     "changed_run_records": "bytea",
@@ -57,6 +59,10 @@ TYPES = {
     "saved_queues": "text",
     "saved_queue_records": "bytea",
     "saved_queue_digests": "bytea",
+    "saved_schedules": "text",
+    "saved_schedule_records": "bytea",
+    "saved_schedule_digests": "bytea",
+    "dropped_schedules": "text",
     "mail_runs": "text",
     "mail_numbers": "bigint",
     "mail_ids": "text",
@@ -80,6 +86,7 @@ GROUPS = {
     "seen_effect": ("seen_effects", "seen_effect_digests"),
     "seen_owner": ("seen_owners", "seen_owner_digests"),
     "seen_queue": ("seen_queues", "seen_queue_changes"),
+    "seen_schedule": ("seen_schedules", "seen_schedule_digests"),
     "changed_run": ("changed_runs", "changed_run_statuses", "changed_run_records", "changed_run_digests"),
     "new_run": ("new_runs", "new_run_statuses", "new_run_created_ats", "new_run_records", "new_run_digests"),
     "changed_effect": (
@@ -97,6 +104,8 @@ GROUPS = {
     ),
     "gone_row": ("gone_rows",),
     "saved_queue": ("saved_queues", "saved_queue_records", "saved_queue_digests"),
+    "saved_schedule": ("saved_schedules", "saved_schedule_records", "saved_schedule_digests"),
+    "dropped_schedule": ("dropped_schedules",),
     "mail": ("mail_runs", "mail_numbers", "mail_ids", "mail_records", "mail_digests"),
     "blob": ("blob_hashes", "blob_contents"),
     "entry": (
@@ -164,6 +173,8 @@ class Saving:
             self._add("seen_owner", seen)
         for seen in sight.queue_changes.items():
             self._add("seen_queue", seen)
+        for seen in sight.schedule_digests.items():
+            self._add("seen_schedule", seen)
 
     def _put_runs(self, sight: Sight, overlay: Overlay) -> None:
         for run_id, run in overlay.runs.items():
@@ -191,6 +202,11 @@ class Saving:
             self._add("gone_row", (run_id,))
         for queue in overlay.queues.values():
             self._add("saved_queue", (queue.name, *map(bytes, sealed(queue))))
+        for name, schedule in overlay.schedules.items():
+            if schedule is None:
+                self._add("dropped_schedule", (name,))
+            else:
+                self._add("saved_schedule", (name, *map(bytes, sealed(schedule))))
         for mail in overlay.letters:
             self._add("mail", (mail.run_id, mail.number, mail.id, *map(bytes, sealed(mail))))
         for owner_id in overlay.dropped:

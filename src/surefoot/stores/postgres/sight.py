@@ -18,9 +18,10 @@ from ...core.journal import Head, first_head
 from ...core.lease import Owner
 from ...core.mail import Mail
 from ...core.run import Run, RunStatus
+from ...core.schedule import Schedule
 from ...core.writes import Join, StartRun, TakeEffect, Write
 from ..base import Overlay
-from ..records import open_effect, open_mail, open_owner, open_queue, open_run
+from ..records import open_effect, open_mail, open_owner, open_queue, open_run, open_schedule
 from .desk import Read, ready_rows, row_of
 
 REMEMBERED_MAX = 20_000
@@ -76,6 +77,7 @@ class Sight:
         self.owners: dict[int, Owner | None] = {}
         self.owner_digests: dict[int, bytes] = {}
         self.queue_changes: dict[str, int] = {}
+        self.schedule_digests: dict[str, bytes] = {}
         self._at_hand: dict[str, SeenRun] = {}
 
     def prepare(self, writes: Sequence[Write]) -> None:
@@ -218,6 +220,13 @@ class Sight:
             return open_queue(content, digest)
         return None
 
+    def load_schedule(self, name: str) -> Schedule | None:
+        """One schedule; of two batches that saw the same, the database lets one save."""
+        for content, digest in self._read("load_schedule", (name,)):
+            self.schedule_digests[name] = digest
+            return open_schedule(name, content, digest)
+        return None
+
     def load_mail(self, run_id: str) -> list[Mail]:
         """All messages to a run; a new one changes the run's record too."""
         return [open_mail(run_id, *row) for row in self._read("load_mail", (run_id,))]
@@ -237,7 +246,7 @@ class Sight:
 def changes_records(overlay: Overlay) -> bool:
     """True if a batch has put anything but entries."""
     records = overlay.runs or overlay.effects or overlay.owners or overlay.blobs
-    return bool(records or overlay.queues or overlay.letters or overlay.dropped)
+    return bool(records or overlay.queues or overlay.letters or overlay.dropped or overlay.schedules)
 
 
 def remember(memory: Memory, sight: Sight, overlay: Overlay, nums: dict[str, int], digests: dict[str, bytes]) -> None:

@@ -106,6 +106,13 @@ CREATE TABLE {schema}.queues (
     digest bytea NOT NULL CHECK (length(digest) = 16)
 );
 
+-- What fires when; a record says up to when everything has been dealt with.
+CREATE TABLE {schema}.schedules (
+    name text COLLATE "C" PRIMARY KEY,
+    record bytea NOT NULL,
+    digest bytea NOT NULL CHECK (length(digest) = 16)
+);
+
 -- Signals and decisions, kept until the run is gone; never changed.
 CREATE TABLE {schema}.mail (
     run text COLLATE "C" NOT NULL,
@@ -153,6 +160,7 @@ CREATE FUNCTION {schema}.save(
     seen_effects text[] DEFAULT '{}', seen_effect_digests bytea[] DEFAULT '{}',
     seen_owners bigint[] DEFAULT '{}', seen_owner_digests bytea[] DEFAULT '{}',
     seen_queues text[] DEFAULT '{}', seen_queue_changes bigint[] DEFAULT '{}',
+    seen_schedules text[] DEFAULT '{}', seen_schedule_digests bytea[] DEFAULT '{}',
     changed_runs bigint[] DEFAULT '{}', changed_run_statuses text[] DEFAULT '{}',
     changed_run_records bytea[] DEFAULT '{}', changed_run_digests bytea[] DEFAULT '{}',
     new_runs text[] DEFAULT '{}', new_run_statuses text[] DEFAULT '{}',
@@ -173,6 +181,8 @@ CREATE FUNCTION {schema}.save(
     row_owners bigint[] DEFAULT '{}', gone_rows text[] DEFAULT '{}',
     saved_queues text[] DEFAULT '{}', saved_queue_records bytea[] DEFAULT '{}',
     saved_queue_digests bytea[] DEFAULT '{}',
+    saved_schedules text[] DEFAULT '{}', saved_schedule_records bytea[] DEFAULT '{}',
+    saved_schedule_digests bytea[] DEFAULT '{}', dropped_schedules text[] DEFAULT '{}',
     mail_runs text[] DEFAULT '{}', mail_numbers bigint[] DEFAULT '{}', mail_ids text[] DEFAULT '{}',
     mail_records bytea[] DEFAULT '{}', mail_digests bytea[] DEFAULT '{}',
     entry_runs bigint[] DEFAULT '{}', entry_seqs integer[] DEFAULT '{}', entry_kinds smallint[] DEFAULT '{}',
@@ -223,6 +233,14 @@ BEGIN
             RETURN NULL;
         END IF;
         UPDATE {schema}.queues q SET changes = changes + 1 WHERE q.name = ANY (seen_queues);
+    END IF;
+    IF cardinality(seen_schedules) > 0 THEN
+        SELECT count(*) INTO as_seen FROM (
+            SELECT FROM {schema}.schedules c JOIN unnest(seen_schedules, seen_schedule_digests) AS s (name, digest)
+            ON c.name = s.name AND c.digest = s.digest ORDER BY c.name FOR UPDATE OF c) AS held;
+        IF as_seen <> cardinality(seen_schedules) THEN
+            RETURN NULL;
+        END IF;
     END IF;
     IF cardinality(changed_runs) > 0 THEN
         UPDATE {schema}.runs r SET status = c.status, record = c.record, digest = c.digest
@@ -281,6 +299,16 @@ BEGIN
         FROM unnest(saved_queues, saved_queue_records, saved_queue_digests) AS s (name, record, digest)
         WHERE s.name <> ALL (seen_queues);
     END IF;
+    IF cardinality(saved_schedules) > 0 THEN
+        UPDATE {schema}.schedules c SET record = s.record, digest = s.digest
+        FROM unnest(saved_schedules, saved_schedule_records, saved_schedule_digests) AS s (name, record, digest)
+        WHERE c.name = s.name AND s.name = ANY (seen_schedules);
+        INSERT INTO {schema}.schedules (name, record, digest)
+        SELECT s.name, s.record, s.digest
+        FROM unnest(saved_schedules, saved_schedule_records, saved_schedule_digests) AS s (name, record, digest)
+        WHERE s.name <> ALL (seen_schedules);
+    END IF;
+    DELETE FROM {schema}.schedules c WHERE c.name = ANY (dropped_schedules);
     IF cardinality(mail_runs) > 0 THEN
         INSERT INTO {schema}.mail (run, number, id, record, digest)
         SELECT * FROM unnest(mail_runs, mail_numbers, mail_ids, mail_records, mail_digests);
