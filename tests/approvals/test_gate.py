@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -263,6 +265,39 @@ def test_side_by_side_only_one_of_two_branches_gets_the_approval(sf: Surefoot, c
 
     assert sorted(map(str, run(sf, clock, work))) == ["10", *["refused"] * 7]
     assert len(sent) == 1
+
+
+def test_on_replay_the_branch_that_used_it_keeps_it_whoever_is_faster(tmp_path: Path, clock: Bystander) -> None:
+    lives: list[list[Any]] = []
+
+    @step
+    def dawdle() -> None:
+        while not sent:
+            pass
+
+    def loser() -> str:
+        dawdle()  # recorded, so this branch is the faster one on replay
+        why = str(refused(lambda: refund("ch_1", 10)))
+        tried.set()
+        return why
+
+    def winner() -> int:
+        if lives:
+            tried.wait(10)
+        return refund("ch_1", 10)
+
+    def work() -> None:
+        asks(refund.request("ch_1", amount=10))
+        lives.append(surefoot.gather(loser, winner))
+        if len(lives) == 1:
+            raise Crash
+
+    with Surefoot(tmp_path / "agents.db", clock=clock) as sf:
+        for people in (1, 0):
+            tried = threading.Event()
+            with contextlib.suppress(Crash):
+                run(sf, clock, work, people=people)
+    assert lives[0] == lives[1] and lives[1][1] == 10 and len(sent) == 1
 
 
 def test_branches_that_each_ask_are_each_released(sf: Surefoot, clock: Bystander) -> None:

@@ -13,6 +13,7 @@ import pytest
 import surefoot
 from surefoot.core.budget import Budget, Spent
 from surefoot.core.child import Joined
+from surefoot.core.approval import Asked, Decision
 from surefoot.core.contract import Answers, Bound, Contract, Kind, Margins, Meaning, Place
 from surefoot.core.dispatch import Limits, Queue, Ready
 from surefoot.core.effect import Do, Effect, Evidence, Status
@@ -45,6 +46,8 @@ FIELDS = {
     Spent: "tokens money",
     Joined: "status value",
     Waits: "kind name until detail who digest",
+    Asked: "id by digest artifact asked_at until effect releases",
+    Decision: "decision digest who at why",
     Ready: "run_id queue workflow version key priority since due_at owner",
     Queue: "name limits recent stamp",
     Limits: "concurrency per_worker per_key rate period_seconds",

@@ -348,14 +348,17 @@ class Surefoot:
         self.check_open()
         return decisions.list_pending(self.engine)
 
-    def approval(self, id: str) -> ApprovalView:
-        """One approval with its whole artifact, by its id or 4 or more of its first characters; ApprovalNotFound."""
+    def approval(self, id: str, *, run: str | None = None) -> ApprovalView:
+        """One approval with its whole artifact, by its id or 4 or more of its first characters; ApprovalNotFound.
+
+        Name its `run`, and nothing is searched: that counts where many thousand runs wait.
+        """
         from . import decisions
 
         self.check_open()
-        return decisions.find(self.engine, id)
+        return decisions.find(self.engine, id, run)
 
-    def approve(self, id: str, *, who: str, digest: str, why: str = "") -> ApprovalView:
+    def approve(self, id: str, *, who: str, digest: str, why: str = "", run: str | None = None) -> ApprovalView:
         """Approve exactly the artifact of this digest, durably; its run goes on. The first decision counts.
 
         Raises ApprovalNotFound, or ApprovalClosed: decided already, expired, another digest, or its run has ended.
@@ -363,14 +366,14 @@ class Surefoot:
         from . import decisions
 
         self.check_open()
-        return decisions.decide(self.engine, id, approved=True, who=who, why=why, digest=digest)
+        return decisions.decide(self.engine, id, approved=True, who=who, why=why, digest=digest, run_id=run)
 
-    def deny(self, id: str, *, who: str, why: str, digest: str | None = None) -> ApprovalView:
+    def deny(self, id: str, *, who: str, why: str, digest: str | None = None, run: str | None = None) -> ApprovalView:
         """Deny it: `approve` raises Denied in its run, with this reason. Raises as `approve` does."""
         from . import decisions
 
         self.check_open()
-        return decisions.decide(self.engine, id, approved=False, who=who, why=why, digest=digest)
+        return decisions.decide(self.engine, id, approved=False, who=who, why=why, digest=digest, run_id=run)
 
     def approval_link(
         self,
