@@ -45,7 +45,7 @@ LIMITS = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(waiting=ROWS, busy=ROWS, limits=LIMITS, slots=st.integers(1, 12))
 def test_what_is_chosen_keeps_every_limit_and_nothing_more_would_fit(
     waiting: list[tuple[str, str, int]], busy: list[tuple[str, str, int]], limits: Limits, slots: int
@@ -101,7 +101,7 @@ def test_a_full_key_does_not_stop_the_others_of_its_queue() -> None:
     assert [r.run_id for r in choose(ready, [], queues, owner=ME, slots=9, now=0.0)] == ["r001", "r003", "r004", "r005"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(steps=st.lists(st.tuples(st.floats(0, 40), st.integers(1, 9)), max_size=60), rate=st.integers(1, 12))
 def test_a_rate_is_kept_in_every_span_and_allows_all_that_it_may(steps: list[tuple[float, int]], rate: int) -> None:
     period, now = 60.0, 1000.0

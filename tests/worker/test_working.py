@@ -226,7 +226,11 @@ def test_each_end_is_one_line_in_the_log(sf: Surefoot, caplog: pytest.LogCapture
         with pytest.raises(KeyError):
             sf.start(fails, 1, id="two", queue="default").result(20)
     lines = [record.getMessage() for record in caplog.records if record.name == "surefoot"]
-    assert lines == ["run 'one' of doubled: succeeded", "run 'two' of fails: failed (KeyError: 1)"]
+    assert lines == [
+        "run 'one' of doubled: succeeded",
+        "run 'two' of fails: failed (KeyError: 1)",
+        "a worker is stopping: 0 runs are given back at their next step",
+    ]
 
 
 # --- bad input: refused before anything is written --------------------------------------------------------------------

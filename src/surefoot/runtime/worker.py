@@ -306,6 +306,7 @@ class Worker:
     def _drain(self) -> None:
         """Wait until every run has been given back at its next step, but no longer than the grace time."""
         give_up = self._engine.clock.lease_now() + self._switch.grace_seconds
+        log.info("a worker is stopping: %d runs are given back at their next step", len(self._active))
         while self._active:
             self._runner.stop_claimed()
             self._wait(POLL_SECONDS)
