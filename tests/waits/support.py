@@ -43,7 +43,7 @@ def read_messages(sf: Surefoot, run_id: str) -> list[Any]:
 
 
 @contextmanager
-def worker(url: str | Path, **options: Any) -> Iterator[Surefoot]:
-    """A Surefoot whose worker takes the default queue."""
-    with Surefoot(url) as sf, sf.worker(**options):
+def worker(url: str | Path, *workflows: Any, **options: Any) -> Iterator[Surefoot]:
+    """A Surefoot whose worker takes the default queue: these workflows, or all that the test has made."""
+    with Surefoot(url) as sf, sf.worker(workflows, **options):
         yield sf

@@ -23,7 +23,7 @@ from ..core.values import Codec
 from .clock import random_number, random_uuid
 from .scope import require
 from .step import seconds_of
-from .waiting import Heard, check_message_name, hear, pause, pause_async
+from .waiting import Heard, check_message_name, hear, hear_async, pause, pause_async
 
 if TYPE_CHECKING:
     from .session import Session
@@ -145,12 +145,13 @@ def wait_for(name: str, type: Any = Any, *, within: timedelta | float | None = N
             raise TimeoutError(f"no signal {name!r} came in time" + (f", within {length:g} s" if length else ""))
         return codec.read(bytes(heard.value))
 
-    heard = hear(session, branch, slot, wait, record, misfit)
-    return value(heard) if isinstance(heard, Heard) else _heard(heard, value)
+    if session.asynchronous:
+        return _heard(lambda: hear_async(session, slot, wait, record, misfit), value)
+    return value(hear(session, branch, slot, wait, record, misfit))
 
 
-async def _heard(heard: Awaitable[Heard], value: Callable[[Heard], Any]) -> Any:
-    return value(await heard)
+async def _heard(hearing: Callable[[], Awaitable[Heard]], value: Callable[[Heard], Any]) -> Any:
+    return value(await hearing())
 
 
 def is_bare_wait(awaitable: Any) -> bool:

@@ -9,7 +9,7 @@ see it and answer.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -291,13 +291,8 @@ def hear(
     wait: Waits,
     record: Callable[[Heard | None], Heard],
     misfit: Callable[[Mail], str] = _fits,
-) -> Heard | Awaitable[Heard]:
-    """The message that is recorded at this slot, or the next of its name, recorded now; a coroutine in `async def`.
-
-    The coroutine reads in the branch of the task that awaits it, since two of them may wait side by side.
-    """
-    if session.asynchronous:
-        return _hear_async(session, slot, wait, record, misfit)
+) -> Heard:
+    """On this thread: the message that is recorded at this slot, or the next of its name, recorded now."""
     if session.state.replay.is_recorded(branch, slot):
         return _known(session, record)
     _check_flow(session, branch, wait)
@@ -305,13 +300,14 @@ def hear(
     return record(pause(session, branch, wait, ear.look, ear.read))
 
 
-async def _hear_async(
+async def hear_async(
     session: Session,
     slot: str,
     wait: Waits,
     record: Callable[[Heard | None], Heard],
-    misfit: Callable[[Mail], str],
+    misfit: Callable[[Mail], str] = _fits,
 ) -> Heard:
+    """The same in this task, and in its branch: two tasks may wait for one name side by side."""
     _, branch = require("a wait for a message")
     if session.state.replay.is_recorded(branch, slot):
         return _known(session, record)

@@ -1,0 +1,124 @@
+"""Waiting in `async def`: no busy loop, no blocked event loop, and cancellation that loses no message."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+import surefoot
+from surefoot import Surefoot, step, workflow
+from surefoot.runtime import tasks as run_tasks
+from tests.waits.support import read_messages, until, waits, worker
+
+
+@step
+async def slow(seconds: float) -> str:
+    await asyncio.sleep(seconds)
+    return "done"
+
+
+async def test_while_another_branch_works_a_wait_looks_now_and_then_and_keeps_one_watch(
+    db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @workflow
+    async def flow() -> list[Any]:
+        waits = [surefoot.wait_for(f"go{n}", within=3600) for n in range(5)]
+        return list(await surefoot.first(slow(1.2), surefoot.gather(*waits)))
+
+    watched: list[int] = []
+    watch = run_tasks._suspend_if_quiet
+    monkeypatch.setattr(run_tasks, "_suspend_if_quiet", lambda *a: (watched.append(1), watch(*a)))
+    async with Surefoot(db) as sf:
+        board, looks = sf.store.board, list[str]()
+        read = board.read_mail
+        board.read_mail = lambda run_id: (looks.append(run_id), read(run_id))[1]  # type: ignore[method-assign]
+        assert await sf.run(flow, id="r") == [0, "done"]
+        assert 5 <= len(looks) <= 5 * 6, "each wait looks four times a second at most"
+        assert len(watched) <= 1.2 / run_tasks.QUIET_SECONDS + 2, "one watch, however many waits and looks"
+
+
+async def test_the_event_loop_turns_while_a_networked_store_is_read(postgres_url: str) -> None:
+    """The read returns only when the loop has turned meanwhile: on the loop itself it would hang for ever."""
+
+    @workflow
+    async def flow() -> str:
+        return await surefoot.wait_for("go")
+
+    turned = threading.Event()
+    async with Surefoot(postgres_url) as sf:
+        sf.start(flow, id="r", queue="default")
+        sf.signal("r", "go", "hello")
+        board = sf.store.board
+        read = board.read_mail
+
+        def held(run_id: str) -> Any:
+            asyncio_loop.call_soon_threadsafe(turned.set)
+            assert turned.wait(20), "the event loop stood still"
+            return read(run_id)
+
+        asyncio_loop = asyncio.get_running_loop()
+        board.read_mail = held  # type: ignore[method-assign]
+        assert await sf.run(flow, id="r") == "hello"
+
+
+async def test_a_wait_that_is_cancelled_reads_nothing(db: str) -> None:
+    @workflow
+    async def flow() -> list[Any]:
+        task = asyncio.create_task(surefoot.wait_for("go"))
+        await slow(0.05)
+        task.cancel()
+        told: list[Any] = list(await asyncio.gather(task, return_exceptions=True))
+        return [type(told[0]).__name__, await surefoot.wait_for("go")]
+
+    async with Surefoot(db) as sf, sf.worker([flow]):
+        handle = sf.start(flow, id="r", queue="default")
+        await asyncio.to_thread(until, lambda: waits(sf, "r"))
+        sf.signal("r", "go", 1)
+        assert await handle == ["CancelledError", 1]
+        assert read_messages(sf, "r") == [1]
+
+
+async def test_tasks_groups_and_plain_waits_for_all_give_the_run_back(db: str) -> None:
+    @workflow
+    async def flow() -> list[Any]:
+        tasks = [asyncio.create_task(surefoot.wait_for(f"go{n}")) for n in range(2)]
+        async with asyncio.TaskGroup() as group:
+            third = group.create_task(surefoot.wait_for("go2"))
+        await asyncio.wait(tasks)
+        return [*(task.result() for task in tasks), third.result()]
+
+    async with Surefoot(db) as sf, sf.worker([flow]):
+        handle = sf.start(flow, id="r", queue="default")
+        await asyncio.to_thread(until, lambda: (run := waits(sf, "r")) and len(run.waits) == 3)
+        sf.signal("r", "go2", 2)
+        await asyncio.to_thread(until, lambda: (run := waits(sf, "r")) and len(run.waits) == 2)
+        for number in (1, 0):
+            sf.signal("r", f"go{number}", number)
+        assert await handle == [0, 1, 2]
+
+
+def test_many_waiting_runs_take_no_place_from_others(url: str) -> None:
+    """A worker with two hands, fifty runs that wait: nothing of them is left in the process."""
+
+    @workflow
+    def listener() -> int:
+        return surefoot.wait_for("go")
+
+    @workflow
+    async def listener_async() -> int:
+        return await surefoot.wait_for("go")
+
+    flows = [listener, listener_async]
+    with worker(url, *flows, concurrency=2) as sf:
+        handles = [sf.start(flows[n % 2], id=f"r{n}", queue="default") for n in range(50)]
+        until(lambda: all(waits(sf, f"r{n}") for n in range(50)))
+        (busy,) = sf._runner.workers
+        until(lambda: not busy._active)
+        assert not sf._runner._sessions and not sf._runner._local and not sf.engine.working
+        assert sum(thread.name.startswith("surefoot-worker") for thread in threading.enumerate()) <= 4
+        for number in range(50):
+            sf.signal(f"r{number}", "go", number)
+        assert [handle.result(30) for handle in handles] == list(range(50))

@@ -1,0 +1,308 @@
+"""Timers: never early by the store's clock, whatever the wall clock does; given back, cancelled, raced."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import surefoot
+from surefoot import RunCancelled, Surefoot, UsageError, step, workflow
+from surefoot.core.run import RunStatus
+from surefoot.core.writes import CLOCK_ID
+from surefoot.runtime import waiting
+from surefoot.runtime.lease_clock import LeaseClock, TellsTime
+from surefoot.stores.memory import MemoryStore
+from surefoot.stores.sqlite.store import SqliteStore
+from surefoot.testing.clock import FakeClock
+from surefoot.testing.crash import abandon
+from tests.runtime.support import Crash
+from tests.runtime.test_lease_clock import Shared
+from tests.waits.support import until, waits, worker
+
+HOUR = 3600.0
+
+
+@step
+def note(value: Any) -> Any:
+    return value
+
+
+@step
+async def note_async(value: Any) -> Any:
+    return value
+
+
+@workflow
+def sleeper(seconds: float) -> str:
+    surefoot.sleep(seconds)
+    return "awake"
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every timer gives its run back, so that no test has to wait for long ones."""
+    monkeypatch.setattr(waiting, "PATIENCE_SECONDS", 0.0)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def place(request: pytest.FixtureRequest, db: str) -> Iterator[Any]:
+    yield MemoryStore() if request.param == "memory" else db
+
+
+# --- the clock of timers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step_seconds", [HOUR, -HOUR])
+def test_a_step_of_the_wall_clock_changes_no_timer(place: Any, step_seconds: float) -> None:
+    clock = FakeClock()
+    with Surefoot(place, clock=clock) as sf:
+        before = clock.lease_now()
+        clock.at(100, lambda: clock.shift_wall(step_seconds))
+        sf.run(sleeper, 600.0, id="r")
+        assert clock.lease_now() - before == pytest.approx(600)
+
+
+@pytest.mark.parametrize("step_seconds", [HOUR, -HOUR])
+def test_a_process_that_starts_after_the_step_waits_no_longer_and_no_shorter(place: Any, step_seconds: float) -> None:
+    clock = FakeClock()
+    dead = Surefoot(place, clock=clock)
+    before = clock.lease_now()
+
+    def die() -> None:
+        raise Crash
+
+    clock.at(100, die)
+    with pytest.raises(Crash):
+        dead.run(sleeper, 600.0, id="r")
+    abandon(dead)
+    clock.shift_wall(step_seconds)
+    with Surefoot(place, clock=clock) as sf:
+        assert sf.run(sleeper, 600.0, id="r") == "awake"
+    assert clock.lease_now() - before == pytest.approx(600)
+
+
+def test_all_processes_of_one_boot_tell_one_time_and_the_next_boot_begins_anew(
+    db: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    early, late = FakeClock(), FakeClock()
+    late.shift_wall(HOUR)
+    with Surefoot(db, clock=early) as one:
+        first = one.engine.time()
+        with Surefoot(db, clock=late) as two:
+            assert two.engine.time() == first == early.now()
+            assert "was set by 3600 s" in caplog.text
+            assert one.store.board.find_owners() == []
+    monkeypatch.setattr(SqliteStore, "lease_boot", "another", raising=False)
+    store = SqliteStore(db)
+    store.lease_boot = "another boot"
+    assert LeaseClock(late, store).time() == late.now()
+    kept = store.read_owner(CLOCK_ID)
+    assert kept is not None and kept.boot == "another boot"
+    store.close()
+
+
+@pytest.mark.parametrize(("there", "back"), [(0.0, 0.0), (0.3, 0.0), (0.0, 0.3), (2.0, 5.0)])
+def test_nothing_is_due_early_by_a_shared_clock_however_slow_its_answer_was(there: float, back: float) -> None:
+    clock = FakeClock()
+    store = Shared(clock, ahead=12345.0, there=there, back=back)
+    mine, theirs = LeaseClock(clock, store), LeaseClock(clock, store)
+    due = mine.due_after(60)
+    asked_at = store.truth()
+    while theirs.time() < due:
+        clock.advance(0.5)
+    assert 60 <= store.truth() - asked_at <= 61 + 2 * (there + back)
+
+
+def test_by_the_clock_of_the_store_no_run_wakes_early(url: str, impatient: None) -> None:
+    woken: list[float] = []
+
+    def told(sf: Surefoot) -> float:
+        return sf.store.tell_time() if isinstance(sf.store, TellsTime) else sf.engine.time()
+
+    with Surefoot(url) as sf:
+
+        @workflow
+        def flow() -> None:
+            surefoot.sleep(0.15)
+            woken.append(told(sf))
+            surefoot.sleep_until(datetime.fromtimestamp(woken[0] + 0.15, UTC))
+            woken.append(told(sf))
+
+        begun = told(sf)
+        with sf.worker([flow]):
+            sf.start(flow, id="r", queue="default").result(30)
+        assert woken[0] >= begun + 0.15 and woken[-1] >= woken[0] + 0.15
+        assert sf.get("r").claims >= 3, "it was given back for each"
+
+
+def test_bad_times_are_refused(db: str) -> None:
+    @workflow
+    def flow() -> list[str]:
+        told: list[str] = []
+        for bad in (-1, float("inf"), float("nan"), timedelta(seconds=-1)):
+            with pytest.raises(UsageError):
+                surefoot.sleep(bad)
+        for naive in (datetime(2026, 1, 1), 5, "tomorrow"):  # noqa: DTZ001
+            with pytest.raises(UsageError, match="time zone"):
+                surefoot.sleep_until(naive)  # type: ignore[arg-type]
+        for within in (0, -1, float("inf")):
+            with pytest.raises(UsageError, match="within"):
+                surefoot.wait_for("go", within=within)
+        surefoot.sleep_until(datetime(1970, 1, 1, tzinfo=UTC))
+        return told
+
+    with Surefoot(db) as sf:
+        assert sf.run(flow, id="r") == []
+
+
+# --- in every place ---------------------------------------------------------------------------------------------------
+
+
+def test_threads_that_sleep_give_the_run_back_and_wake_at_the_earliest(url: str, impatient: None) -> None:
+    @workflow
+    def flow() -> list[str]:
+        def nap(seconds: float) -> str:
+            surefoot.sleep(seconds)
+            return f"slept {seconds}"
+
+        return surefoot.map(nap, [0.1, 0.3, HOUR])
+
+    with worker(url) as sf:
+        sf.start(flow, id="r", queue="default")
+        run = until(lambda: (run := waits(sf, "r")) and run.wake_at > sf.engine.time() + 60 and run)
+        assert len(run.waits) == 1 and run.owner == 0
+        sf.cancel("r")
+        until(lambda: sf.get("r").status == "cancelled")
+
+
+@pytest.mark.parametrize("message", [True, False])
+def test_of_a_timer_and_a_message_whichever_comes_first_wins(url: str, message: bool, impatient: None) -> None:
+    @workflow
+    async def flow(seconds: float) -> list[Any]:
+        return list(await surefoot.first(surefoot.sleep(seconds), surefoot.wait_for("go")))
+
+    with worker(url) as sf:
+        handle = sf.start(flow, HOUR if message else 0.2, id="r", queue="default")
+        if message:
+            run = until(lambda: waits(sf, "r"))
+            assert sorted(wait.kind for wait in run.waits) == ["signal", "timer"] and run.wake_at
+            sf.signal("r", "go", "now")
+        assert handle.result(30) == ([1, "now"] if message else [0, None])
+
+
+def test_a_block_with_a_timeout_around_a_wait_ends_on_time_although_its_run_was_given_back(url: str) -> None:
+    @workflow
+    async def flow() -> list[str]:
+        told: list[str] = []
+        try:
+            async with surefoot.timeout(0.3):
+                told.append(await surefoot.wait_for("never"))
+        except TimeoutError as late:
+            told.append(str(late))
+        async with surefoot.timeout(HOUR):
+            told.append(await surefoot.wait_for("go"))
+        return told
+
+    with worker(url) as sf:
+        handle = sf.start(flow, id="r", queue="default")
+        run = until(lambda: (run := waits(sf, "r")) and run.waits[0].name == "go" and run)
+        assert run.wake_at > sf.engine.time() + 60
+        sf.signal("r", "go", "in time")
+        assert handle.result(30) == ["surefoot.timeout(0.3) fired", "in time"]
+
+
+async def test_a_timeout_is_not_begun_anew_by_a_crash(db: str) -> None:
+    clock = FakeClock()
+
+    @workflow
+    async def flow() -> str:
+        try:
+            async with surefoot.timeout(600):
+                await surefoot.wait_for("never")
+        except TimeoutError:
+            return "late"
+        return "never"
+
+    dead = Surefoot(db, clock=clock)
+    before = clock.lease_now()
+
+    def die() -> None:
+        raise Crash
+
+    clock.at(400, die)
+    with pytest.raises(Crash):
+        await dead.run(flow, id="r")
+    abandon(dead)
+    async with Surefoot(db, clock=clock) as sf:
+        assert await sf.run(flow, id="r") == "late"
+    assert 600 <= clock.lease_now() - before <= 601
+
+
+async def test_a_timer_that_ran_out_while_nobody_was_there_does_not_end_what_was_recorded(db: str) -> None:
+    clock, crashed = FakeClock(), list[bool]()
+
+    @workflow
+    async def flow() -> list[Any]:
+        async def work() -> list[int]:
+            done = list(await surefoot.gather(*[note_async(n) for n in range(3)]))
+            done += await surefoot.gather(*[note_async(n) for n in range(3, 6)])
+            if not crashed:
+                crashed.append(True)
+                raise Crash
+            return done
+
+        return list(await surefoot.first(surefoot.sleep(HOUR), work()))
+
+    dead = Surefoot(db, clock=clock)
+    dead.engine.clock.sleep_async = _never  # type: ignore[method-assign]
+    with pytest.raises(Crash):
+        await dead.run(flow, id="r")
+    abandon(dead)
+    del clock.sleep_async
+    clock.advance(2 * HOUR)
+    async with Surefoot(db, clock=clock) as sf:
+        await sf.run(flow, id="r")
+        assert sf.get("r").reason == "", "nothing recorded was left unread"
+
+
+async def _never(seconds: float) -> None:
+    import asyncio
+
+    await asyncio.sleep(60)
+
+
+# --- cancelled --------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_waits_in_a_worker_is_cancelled_at_once(url: str) -> None:
+    with worker(url, sleeper) as sf:
+        handle = sf.start(sleeper, HOUR, id="r", queue="default")
+        until(lambda: waits(sf, "r"))
+        sf.cancel("r")
+        with pytest.raises(RunCancelled):
+            handle.result(30)
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+async def test_a_run_that_sleeps_where_it_is_learns_soon_that_it_was_cancelled(db: str, kind: str) -> None:
+    clock = FakeClock()
+
+    @workflow
+    async def sleeper_async() -> None:
+        await surefoot.sleep(HOUR)
+
+    async with Surefoot(db, clock=clock) as sf, Surefoot(db, clock=clock) as other:
+        before = clock.lease_now()
+        clock.at(100, lambda: threading.Thread(target=other.cancel, args=("r",)).start())
+        with pytest.raises(RunCancelled):
+            if kind == "def":
+                sf.run(sleeper, HOUR, id="r")
+            else:
+                await sf.run(sleeper_async, id="r")
+        assert clock.lease_now() - before < HOUR
+        run = sf.store.find_run("r")
+        assert run is not None and run.status is RunStatus.CANCELLED
