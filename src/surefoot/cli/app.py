@@ -15,7 +15,7 @@ import surefoot
 from ..core.errors import SurefootError
 from ..core.ids import check_id
 from ..core.run import FINAL, RunStatus
-from . import approvals, draw, receivers, signal
+from . import approvals, draw, receivers, schedules, signal
 from .desk import Desk, url_of
 from .doctor import examine
 from .doubts import list_doubts
@@ -50,6 +50,7 @@ app.add_typer(receivers.app, name="receivers")
 add_commands(app)
 signal.add_commands(app)
 approvals.add_commands(app)
+schedules.add_commands(app)
 
 
 @app.callback(invoke_without_command=True)
@@ -179,10 +180,11 @@ def cancel(
     context: typer.Context,
     run: RunId,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with the run.")] = "cancelled by hand",
+    compensate: Annotated[bool, typer.Option("--compensate", help="Undo its confirmed effects, last first.")] = False,
     db: Db = None,
     as_json: Json = False,
 ) -> int:
-    """Ask a run to stop.
+    """Ask a run, and the runs that it started, to stop.
 
     No new effect begins from then on; what was sent is settled, not dropped.
     """
@@ -190,7 +192,7 @@ def cancel(
     check_id(reason, "--reason")
     with Desk(order.db) as desk:
         check_id(run, "RUN")
-        desk.sf.cancel(run, reason=reason)
+        desk.sf.cancel(run, reason=reason, compensate=compensate)
         after, _, _ = desk.read_run(run)
         if after.status in FINAL and after.status is not RunStatus.CANCELLED:
             raise Failed(Exit.ILLEGAL, f"run {run!r} had ended already ({after.status}); nothing was cancelled")

@@ -64,6 +64,13 @@ def draw_shown(page: Page, document: Shown, now: float) -> None:
     started = f"{moment(run.created_at)}, taken {run.claims} time{'' if run.claims == 1 else 's'}"
     page.line("started    ", started, indent=2)
     page.line("tokens     ", f"{document.tokens:,}", indent=2)
+    for limit in document.budget:
+        unit = f" {limit.unit}" if limit.unit else ""
+        page.line("budget     ", f"{limit.name} {limit.used} of {limit.allowed}{unit}", indent=2)
+    if document.parent:
+        page.line("parent     ", document.parent, indent=2)
+    for child in document.children:
+        page.line("child      ", child, indent=2)
     page.gap()
     _draw_timeline(page, document.timeline)
     if document.effects:

@@ -108,10 +108,44 @@ class Shown(Shape, frozen=True):
     arguments: Any
     result: Any
     tokens: int
+    parent: str
+    children: list[str]
+    budget: list[Limit]
     timeline: list[Moment]
     effects: list[EffectRow]
     diverged: Divergence | None
     damage: str
+
+
+class ScheduleRow(Shape, frozen=True):
+    """One schedule. Instants are seconds since the epoch; `next` is empty while it is paused."""
+
+    name: str
+    workflow: str
+    when: str
+    queue: str
+    catch_up: str
+    paused: bool
+    next: list[float]
+    last_run: str
+    last_at: float | None
+    skipped_from: float | None
+    skipped_until: float | None
+
+
+class Schedules(Shape, frozen=True):
+    """`surefoot schedules`: by name, as they stand after what was asked for."""
+
+    schedules: list[ScheduleRow]
+
+
+class Limit(Shape, frozen=True):
+    """One limit of a run's budget, and what has been used of it; `unit` is s, USD or empty."""
+
+    name: str
+    used: str
+    allowed: str
+    unit: str
 
 
 class Proposal(Shape, frozen=True):

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, cast
 
+from ..core.child import children_of
 from ..core.effect import Effect
 from ..core.journal import Entry, EntryKind
-from ..core.run import Run, RunStatus
+from ..core.meter import Used
+from ..core.run import FINAL, Run, RunStatus
 from .desk import Desk
-from .shapes import Divergence, Moment, Shown
+from .shapes import Divergence, Limit, Moment, Shown
 from .text import compact
 
 DEPTH_MAX = 20
@@ -30,16 +32,36 @@ def show_run(desk: Desk, run_id: str) -> Shown:
     run, entries, damage = desk.read_run(run_id)
     effects = [effect for effect, _ in desk.effects_of(run.id, entries)]
     moments = list(_merged(desk, run, entries, effects))
+    used = Used(entries)
     return Shown(
         run=desk.run_row(run),
         arguments=desk.value(run.arguments),
         result=desk.value(run.result) if run.status is RunStatus.SUCCEEDED else None,
-        tokens=sum(moment.tokens or 0 for moment in moments),
+        tokens=used.tokens or sum(moment.tokens or 0 for moment in moments),
+        parent=run.parent,
+        children=children_of(entries),
+        budget=limits_of(run, used, desk.sf.engine.time()),
         timeline=moments,
         effects=[desk.effect_row(effect, run.id) for effect in effects],
         diverged=divergence_of(run),
         damage=damage,
     )
+
+
+def limits_of(run: Run, used: Used, now: float) -> list[Limit]:
+    """Each limit of a run's budget with what it has used; wall time goes on until the run has ended."""
+    budget = run.budget
+    if budget is None:
+        return []
+    wall = budget.wall_seconds()
+    gone = (run.updated_at if run.status in FINAL else now) - (run.budget_until - wall)
+    limits = [
+        (wall, "wall", f"{max(gone, 0.0):.1f}", f"{wall:g}", "s"),
+        (budget.attempts, "attempts", str(used.attempts), str(budget.attempts), ""),
+        (budget.tokens, "tokens", str(used.tokens), str(budget.tokens), ""),
+        (budget.money, "money", str(used.money), str(budget.money), budget.currency),
+    ]
+    return [Limit(name=n, used=u, allowed=a, unit=unit) for limit, n, u, a, unit in limits if limit]
 
 
 def divergence_of(run: Run) -> Divergence | None:

@@ -15,7 +15,7 @@ from .commands import AskReceiver, Commit, Flow, Look, Now, ReadEffect, Record, 
 from .digest import digest, short_digest
 from .effect import TERMINAL, Do, Effect, Event, Evidence, Status, apply, key_of
 from .errors import CancelRequested, Damaged, Disagreement, EffectMoved, NotApproved, ScopeChanged
-from .flows import POLL_SECONDS, EffectCall, RunState, Taken, check, mark, preview_of, spill, unspill
+from .flows import POLL_SECONDS, Begun, EffectCall, RunState, Taken, check, mark, preview_of, spill, unspill
 from .ids import branch_of, derive_key
 from .journal import Branch, Draft, Entry, EntryKind
 from .outcome import Answered
@@ -51,6 +51,7 @@ def perform(state: RunState, call: EffectCall) -> Flow[tuple[Effect | None, Sett
     if entry is not None and entry.kind == EntryKind.OUTCOME:
         return None, _decode_settled((yield from unspill(entry.value)))
     if entry is None:
+        state.begin(Begun.UNDO if call.compensates else Begun.EFFECT)
         state.replay.may_send(call.branch, f"effect {slot}({preview})")
         key = derive_key(state.namespace, call.identity or f"run:{state.run_id}:{slot}")
     else:
@@ -227,6 +228,7 @@ def _settle(
                 yield RenewLease(deadline)
                 event = Event(do=Do.ATTEMPT, at=now, deadline_at=deadline)
                 effect = yield from _record(state, effect, event)
+                state.begin(Begun.RESEND)
             case policy.Ask():
                 effect, recorded = yield from _ask_receiver(state, call, effect, outcome)
             case policy.Wait(until):
