@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from surefoot import Surefoot, approve, effect, keyed, workflow
 from surefoot.core.errors import NotApproved
 from tests.runtime.support import FakeClock
 
+T = TypeVar("T")
 sent: list[dict[str, Any]] = []
 """What the receiver was asked to do, in order."""
 
@@ -68,6 +70,13 @@ def approve_all(sf: Surefoot, who: str = "ann") -> None:
     """Approve whatever is asked for, as it was shown."""
     for view in sf.approvals():
         sf.approve(view.id, who=who, digest=view.digest)
+
+
+def until(look: Callable[[], T]) -> T:
+    """What `look` finds, once it finds something."""
+    while not (found := look()):
+        time.sleep(0.002)
+    return found
 
 
 def refused(act: Callable[[], object]) -> NotApproved:

@@ -30,7 +30,7 @@ from surefoot.core.run import RunStatus
 from surefoot.core.writes import CancelRun
 from surefoot.stores.memory import MemoryStore
 from surefoot.testing.crash import SimulatedCrash, abandon, crash_at
-from tests.approvals.support import WITHIN, Bystander, approve_all, mail, pay, refund, sent, ticket
+from tests.approvals.support import WITHIN, Bystander, approve_all, mail, pay, refund, sent, ticket, until
 from tests.runtime.support import Crash, live_and_replayed, restart, slots
 
 
@@ -62,8 +62,7 @@ def test_it_is_to_be_seen_and_decided_while_other_branches_move(sf: Surefoot) ->
 
     @step
     def stand_by() -> str:
-        while not sf.approvals():
-            pass
+        until(sf.approvals)
         assert _status(sf) is RunStatus.RUNNING
         approve_all(sf)
         return "decided while it ran"
@@ -174,9 +173,7 @@ def test_a_late_approval_is_refused_also_before_the_run_has_noticed(sf: Surefoot
 def test_a_denial_is_told_with_who_and_why_live_and_replayed(tmp_path: Path) -> None:
     def people() -> None:
         with Surefoot(tmp_path / "agents.db") as other:
-            while not (asked := other.approvals()):
-                pass
-            other.deny(asked[0].id, who="bob", why="too much")
+            other.deny(until(other.approvals)[0].id, who="bob", why="too much")
 
     person = threading.Thread(target=people)
     person.start()
@@ -212,21 +209,27 @@ def test_the_ids_of_approvals_never_change() -> None:
 
 
 def test_a_branch_that_gave_up_waiting_asks_nobody_any_more(tmp_path: Path) -> None:
-    @workflow
-    async def work() -> int:
-        winner, _ = await surefoot.first(asks_async(), surefoot.sleep(0.2))
-        return winner
+    @step
+    def look() -> int:
+        return len(sf.approvals())
 
-    async def asks_async() -> Any:
+    async def asks_too() -> Any:
         return await asks("x")
 
-    async def main() -> int:
+    @workflow
+    async def work() -> list[int]:
+        winner, _ = await surefoot.first(asks_too(), surefoot.sleep(0.2))
+        look()  # what the branch has withdrawn is durable no later than this step's record
+        return [winner, look()]
+
+    async def main() -> list[int]:
         return await sf.run(work, id="r")
 
     with Surefoot(tmp_path / "agents.db") as sf:
-        assert asyncio.run(main()) == 1
-        sf.engine.committer.flush()
-        assert sf.approvals() == []
+        assert asyncio.run(main()) == [1, 0]
+        (asked,) = [slot for slot in slots(sf, "r") if slot.endswith("/approval")]
+        with pytest.raises(ApprovalClosed, match="has succeeded"):
+            sf.deny(id_of("r", asked), who="ann", why="late")
 
 
 def test_a_cancelled_run_asks_for_nothing(sf: Surefoot, clock: Bystander) -> None:

@@ -26,6 +26,7 @@ from tests.approvals.support import (
     refused,
     sent,
     ticket,
+    until,
 )
 from tests.runtime.support import Crash, restart, slots
 
@@ -272,8 +273,7 @@ def test_on_replay_the_branch_that_used_it_keeps_it_whoever_is_faster(tmp_path: 
 
     @step
     def dawdle() -> None:
-        while not sent:
-            pass
+        until(lambda: sent)
 
     def loser() -> str:
         dawdle()  # recorded, so this branch is the faster one on replay

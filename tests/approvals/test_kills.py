@@ -14,6 +14,7 @@ from surefoot import Surefoot
 from surefoot.core.run import RunStatus
 from surefoot.testing.forkserver import Child, ForkServer
 from surefoot.testing.ledger import read_ledger
+from tests.approvals.support import until
 from tests.runtime.support import slots
 
 pytestmark = pytest.mark.xdist_group("processes")
@@ -45,14 +46,12 @@ def db(tmp_path: Path) -> str:
 
 def decide(sf: Surefoot) -> None:
     """Wait until the run asks, and approve what it shows."""
-    while not (asked := sf.approvals()):
-        pass
+    asked = until(sf.approvals)
     sf.approve(asked[0].id, who="ann", digest=asked[0].digest)
 
 
 def wait_until_it_waits(sf: Surefoot) -> None:
-    while (run := sf.store.find_run("r")) is None or run.status is not RunStatus.WAITING:
-        pass
+    until(lambda: (run := sf.store.find_run("r")) is not None and run.status is RunStatus.WAITING)
 
 
 def end_well(sf: Surefoot, child: Child, ledger: Path) -> None:

@@ -17,7 +17,7 @@ from surefoot import ApprovalClosed, Surefoot, UsageError, approve, workflow
 from surefoot.core.errors import StoreError
 from surefoot.runtime.approval_links import Link, sign
 from surefoot.web import approval_app
-from tests.approvals.support import WITHIN, Bystander, pay, sent
+from tests.approvals.support import WITHIN, Bystander, pay, sent, until
 from tests.runtime.support import restart
 
 BASE = "https://ops.example/approvals"
@@ -251,9 +251,7 @@ def served(tmp_path: Path) -> Iterator[tuple[Surefoot, str]]:
 def test_behind_a_real_server_a_click_lets_the_run_go_on(served: tuple[Surefoot, str]) -> None:
     sf, base = served
     handle = sf.start(pay, "ch_1", 10, 10, id="r")
-    while not (asked := sf.approvals()):
-        pass
-    url = sf.approval_link(asked[0].id, base, SECRET, who="carol")
+    url = sf.approval_link(until(sf.approvals)[0].id, base, SECRET, who="carol")
     assert httpx.get(url).status_code == 200
     assert "carol has approved this" in httpx.post(url, data=YES).text
     assert handle.result(10) == 10 and sent == [{"charge": "ch_1", "amount": 10}]

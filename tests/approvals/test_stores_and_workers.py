@@ -10,7 +10,7 @@ from surefoot import ApprovalClosed, NotApproved, Surefoot, approve, effect, key
 from surefoot.core.run import RunStatus
 from surefoot.stores.memory import MemoryStore
 from surefoot.testing.crash import SimulatedCrash, abandon, count_commands, crash_at
-from tests.approvals.support import WITHIN, Bystander, approve_all, pay, sent
+from tests.approvals.support import WITHIN, Bystander, approve_all, pay, sent, until
 from tests.runtime.support import restart, slots
 
 keys: set[tuple[str, int]] = set()
@@ -35,9 +35,7 @@ def work() -> list[int]:
 def test_on_postgresql_it_is_decided_from_elsewhere_and_sent_once(postgres_url: str) -> None:
     with Surefoot(postgres_url) as sf, Surefoot(postgres_url) as elsewhere:
         handle = sf.start(pay, "ch_1", 10, 10, id="r")
-        while not (asked := elsewhere.approvals()):
-            pass
-        view = elsewhere.approval(asked[0].id)
+        view = elsewhere.approval(until(elsewhere.approvals)[0].id)
         assert view.artifact == b'{"amount":10,"charge":"ch_1"}'
         with pytest.raises(ApprovalClosed, match="asked for now"):
             elsewhere.approve(view.id, who="ann", digest="0" * 32)
@@ -52,8 +50,9 @@ def test_on_postgresql_it_is_decided_from_elsewhere_and_sent_once(postgres_url: 
 def test_a_worker_gives_the_run_back_while_it_asks(tmp_path: Any) -> None:
     with Surefoot(tmp_path / "agents.db") as sf, sf.worker([pay]):
         handle = sf.start(pay, "ch_1", 10, 10, id="r", queue="default")
-        while (run := sf.store.find_run("r")) is None or run.status is not RunStatus.WAITING:
-            pass
+        until(lambda: (run := sf.store.find_run("r")) is not None and run.status is RunStatus.WAITING)
+        run = sf.store.find_run("r")
+        assert run is not None
         assert run.owner == 0 and [wait.kind for wait in run.waits] == ["approval"]
         approve_all(sf)
         assert handle.result(20) == 10

@@ -1,5 +1,6 @@
 """A refund that a person has to approve: exactly the request that was shown is sent, and no other."""
 
+import time
 from datetime import timedelta
 
 from surefoot import Attempt, Denied, NotApproved, Surefoot, approve, effect, keyed, workflow
@@ -30,7 +31,7 @@ def settle(charge: str, wanted: int) -> str:
 with Surefoot("agents.db") as sf:
     handle = sf.start(settle, "ch_1", 10, id="settle-1")
     while not (asked := sf.approvals()):
-        pass
+        time.sleep(0.01)
     print(asked[0].by, "is asked:", asked[0].text)
 
     # what `surefoot approve ID --as ann` does: it says which digest was shown
@@ -39,7 +40,7 @@ with Surefoot("agents.db") as sf:
 
     other = sf.start(settle, "ch_2", 500, id="settle-2")
     while not (asked := sf.approvals()):
-        pass
+        time.sleep(0.01)
     sf.deny(asked[0].id, who="bob", why="no receipt")
     print(other.result())
 print("paid:", paid)
