@@ -10,6 +10,7 @@ from typing import Any
 import surefoot
 from surefoot import Surefoot, step, workflow
 from surefoot.core.view import Answer, Write
+from surefoot.stores.postgres import store as store  # imported once, before the forks
 
 Say = Callable[[str], None]
 

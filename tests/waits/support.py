@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from surefoot import Surefoot
+from surefoot.core.dispatch import WAKE_NOW
 from surefoot.core.run import Run, RunStatus
 from surefoot.runtime.waiting import Heard, is_message_slot
 
@@ -29,7 +30,7 @@ def until(fact: Callable[[], Any], what: str = "what was waited for") -> Any:
 def waits(sf: Surefoot, run_id: str) -> Run | None:
     """The run, if nobody works on it and it waits."""
     run = sf.store.find_run(run_id)
-    return run if run is not None and run.status is RunStatus.WAITING and not run.wake_at == 1.0 else None
+    return run if run is not None and run.status is RunStatus.WAITING and run.wake_at != WAKE_NOW else None
 
 
 def read_messages(sf: Surefoot, run_id: str) -> list[Any]:

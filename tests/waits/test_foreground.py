@@ -1,9 +1,8 @@
-"""`sf.run` while its run waits: it holds nothing, others may finish the run, and whoever ends the caller ends the wait."""
+"""`sf.run` while its run waits: it holds nothing, others may finish the run, and a stop ends the wait at once."""
 
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -122,9 +121,9 @@ with Surefoot(sys.argv[1]) as sf:
 
 
 @pytest.mark.parametrize("flow", ["listener", "sleeper"])
-def test_sigterm_ends_a_waiting_program_at_once_and_its_run_is_free(url: str, flow: str, tmp_path: Path) -> None:
-    child = start_child(tmp_path, PROGRAM, url, flow)
-    with Surefoot(url) as sf:
+def test_sigterm_ends_a_waiting_program_at_once_and_its_run_is_free(db: str, flow: str, tmp_path: Path) -> None:
+    child = start_child(tmp_path, PROGRAM, db, flow)
+    with Surefoot(db) as sf:
         wanted = RunStatus.WAITING if flow == "listener" else RunStatus.RUNNING
         until(lambda: (run := sf.store.find_run("r")) and run.status is wanted)
         until(lambda: sf.store.read_run("r")[1] or flow == "listener")  # type: ignore[index]
@@ -133,4 +132,3 @@ def test_sigterm_ends_a_waiting_program_at_once_and_its_run_is_free(url: str, fl
         assert child.returncode == 143, (output, errors)
         run = sf.store.find_run("r")
         assert run is not None and run.owner == 0 and run.status in (RunStatus.PENDING, RunStatus.WAITING)
-    assert sys.version_info

@@ -163,7 +163,6 @@ def test_a_kill_around_any_commit_of_the_reader_loses_and_repeats_no_message(
             if child.said("result") is not None:
                 break
             assert status == -9 and child.said(f"dies {when} commit {number}"), child.lines
-            kills, number = kills + 1, number % 6 + 1
-            assert kills < 100
+            kills, number = kills + 1, number + 1
         assert child.said("result") == str(RESULT) and kills >= 4
         assert read_messages(sf, "r") == [1, 2, 3]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -49,8 +48,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def place(request: pytest.FixtureRequest, db: str) -> Iterator[Any]:
-    yield MemoryStore() if request.param == "memory" else db
+def place(request: pytest.FixtureRequest, db: str) -> Any:
+    return MemoryStore() if request.param == "memory" else db
 
 
 # --- the clock of timers ----------------------------------------------------------------------------------------------
@@ -146,7 +145,7 @@ def test_bad_times_are_refused(db: str) -> None:
         for bad in (-1, float("inf"), float("nan"), timedelta(seconds=-1)):
             with pytest.raises(UsageError):
                 surefoot.sleep(bad)
-        for naive in (datetime(2026, 1, 1), 5, "tomorrow"):  # noqa: DTZ001
+        for naive in (datetime(2026, 1, 1), 5, "tomorrow"):
             with pytest.raises(UsageError, match="time zone"):
                 surefoot.sleep_until(naive)  # type: ignore[arg-type]
         for within in (0, -1, float("inf")):
@@ -298,10 +297,11 @@ async def test_a_run_that_sleeps_where_it_is_learns_soon_that_it_was_cancelled(d
     async with Surefoot(db, clock=clock) as sf, Surefoot(db, clock=clock) as other:
         before = clock.lease_now()
         clock.at(100, lambda: threading.Thread(target=other.cancel, args=("r",)).start())
-        with pytest.raises(RunCancelled):
-            if kind == "def":
+        if kind == "def":
+            with pytest.raises(RunCancelled):
                 sf.run(sleeper, HOUR, id="r")
-            else:
+        else:
+            with pytest.raises(RunCancelled):
                 await sf.run(sleeper_async, id="r")
         assert clock.lease_now() - before < HOUR
         run = sf.store.find_run("r")
