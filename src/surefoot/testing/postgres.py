@@ -101,6 +101,7 @@ class PrivatePostgres:
         self._server: subprocess.Popen[Any] | None = None
         self._watch: subprocess.Popen[Any] | None = None
         self._databases = 0
+        self._primary: PrivatePostgres | None = None
 
     @property
     def url(self) -> str:
@@ -141,6 +142,10 @@ class PrivatePostgres:
         """SIGKILL its main process; its other processes notice and end by themselves, as after a crash."""
         self._end(signal.SIGKILL)
 
+    def crash(self) -> None:
+        """An immediate shutdown: every process of it ends at once, and nothing is brought to disk in order."""
+        self._end(signal.SIGQUIT)
+
     def restart(self) -> None:
         """Start it again, on the same port and data; stopped in order first if it still runs."""
         if self._server is not None:
@@ -161,6 +166,34 @@ class PrivatePostgres:
         name = f"test_{self._databases}"
         self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "surefoot", name)
         return self.url_of(name)
+
+    # --- a pair -----------------------------------------------------------------------------------------------------
+
+    def standby(self) -> PrivatePostgres:
+        """A second server that follows this one without being waited for; not started yet, and used as `with` too."""
+        follower = PrivatePostgres(settings=self._settings)
+        follower.password, follower._primary = self.password, self
+        return follower
+
+    def cut_off(self) -> None:
+        """Let a standby hear no more from its primary, as when the network between them is cut."""
+        assert self._folder is not None and self._server is not None, "the standby is not running"
+        with open(self._folder / "data" / "postgresql.auto.conf", "a") as file:
+            file.write("primary_conninfo = ''\n")
+        self._server.send_signal(signal.SIGHUP)
+
+    def promote(self) -> None:
+        """Make a standby a primary of its own, on a new timeline; it can be written when this returns."""
+        assert self._folder is not None and self._server is not None, "the standby is not running"
+        self._run("pg_ctl", "promote", "-w", "-D", str(self._folder / "data"))
+
+    def _copy_primary(self, folder: Path) -> None:
+        primary = self._primary
+        assert primary is not None
+        where = ("-h", "127.0.0.1", "-p", str(primary.port), "-U", "surefoot", "-D", str(folder / "data"))
+        self._run("pg_basebackup", *where, "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+        with open(folder / "data" / "postgresql.auto.conf", "a") as file:
+            file.write(f"primary_conninfo = '{primary.url.rpartition('/')[0]}'\n")
 
     def log(self) -> str:
         """What the server has said so far."""
@@ -195,6 +228,8 @@ class PrivatePostgres:
             os.chown(folder, entry.pw_uid, entry.pw_gid)
             self._bring_programs()
         self.port = self.port or _free_port()
+        if self._primary is not None:
+            return self._copy_primary(folder)
         password = folder / "password"
         password.write_text(self.password)
         password.chmod(0o644)  # the folder itself is closed to others
@@ -243,13 +278,13 @@ class PrivatePostgres:
         return None
 
     def _answers(self) -> bool:
-        """True when the server's own pid file says that it accepts connections."""
+        """True when the server's own pid file says that it accepts connections, a standby's to read only."""
         assert self._folder is not None and self._server is not None
         try:
             lines = (self._folder / "data" / "postmaster.pid").read_text().splitlines()
         except OSError:
             return False
-        return len(lines) >= 8 and lines[0] == str(self._server.pid) and lines[7].strip() == "ready"
+        return len(lines) >= 8 and lines[0] == str(self._server.pid) and lines[7].strip() in ("ready", "standby")
 
     def _end(self, number: signal.Signals) -> None:
         server, watch = self._server, self._watch
