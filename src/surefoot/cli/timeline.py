@@ -40,7 +40,7 @@ def show_run(desk: Desk, run_id: str) -> Shown:
         tokens=used.tokens or sum(moment.tokens or 0 for moment in moments),
         parent=run.parent,
         children=children_of(entries),
-        budget=limits_of(run, used, desk.sf.engine.time()),
+        budget=limits_of(run, used, desk.now),
         timeline=moments,
         effects=[desk.effect_row(effect, run.id) for effect in effects],
         diverged=divergence_of(run),

@@ -202,9 +202,9 @@ def _instant(at: float) -> datetime:
     return datetime.fromtimestamp(at, UTC)
 
 
-def list_schedules(engine: Engine, *, count: int = 3) -> list[ScheduleView]:
-    """All schedules, by name."""
-    now = engine.time()
+def list_schedules(engine: Engine, *, count: int = 3, now: float | None = None) -> list[ScheduleView]:
+    """All schedules, by name; `now` is `engine.time()` unless it is given."""
+    now = engine.time() if now is None else now
     return [view_of(schedule, now, count=count) for schedule in engine.store.board.find_schedules()]
 
 
