@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from bench import peers
@@ -334,10 +335,10 @@ def takeover(bench: Bench) -> list[Line]:
 # --- many that wait, and an idle snapshot -----------------------------------------------------------------------
 
 
-def waiting(bench: Bench) -> list[Line]:
+def waiting(bench: Bench, row: str, *, postgres: bool) -> list[Line]:
     count = bench.count(100_000, 60)
-    row = f"P6. {count:,} waiting runs: a worker's memory, and how late it wakes a run that is due"
-    who = replace(ours("async", postgres=True), worker="waiting.py")
+    row = f"{row}. {count:,} waiting runs: a worker's memory, and how late it wakes a run that is due"
+    who = replace(ours("async", postgres=postgres), worker="waiting.py")
     answers: dict[str, list[Answer]] = {}
     for runs in (0, count) if bench.keep([who]) else ():
         name = f"{runs:,} waiting"
@@ -390,6 +391,7 @@ ROWS: dict[str, Callable[[Bench], list[Line]]] = {
     "P3": sharing,
     "P4": pickup,
     "P5": takeover,
-    "P6": waiting,
+    "P6": partial(waiting, row="P6", postgres=True),
+    "9": partial(waiting, row="9", postgres=False),
     "P7": claiming,
 }

@@ -102,6 +102,32 @@ def test_a_branch_that_got_its_message_does_not_hide_the_other_that_waits_for_th
         until(lambda: read_messages(sf, "r") == [1, 2])
 
 
+def test_a_thread_that_gets_the_message_leaves_the_other_waiting_for_the_next(db: str) -> None:
+    """One thread has looked in vain and stopped; the other then reads a message of that name: the first still waits."""
+    with Surefoot(db) as sf:
+
+        @step
+        def send() -> None:
+            (session,) = sf._runner._sessions
+            until(lambda: session.waits, "the other's wait")
+            sf.signal("r", "go", 1, message="m")
+
+        def send_and_wait() -> Any:
+            send()
+            return surefoot.wait_for("go")
+
+        @workflow
+        def flow() -> list[Any]:
+            return surefoot.gather(lambda: surefoot.wait_for("go"), send_and_wait)
+
+        with sf.worker([flow]):
+            handle = sf.start(flow, id="r", queue="default")
+            run = until(lambda: (run := waits(sf, "r")) and read_messages(sf, "r") == [1] and run)
+            assert [wait.name for wait in run.waits] == ["go"]
+            sf.signal("r", "go", 2)
+            assert handle.result(30) == [2, 1]
+
+
 def test_the_same_message_id_is_one_message_and_another_value_under_it_is_refused(url: str) -> None:
     listener = define()
     with worker(url) as sf:
