@@ -1,4 +1,4 @@
-"""A run waits for a person's reply and holds nothing meanwhile. A message that came early is kept; each is read once."""
+"""A run waits for a reply and holds nothing meanwhile. A message that came early is kept; each is read once."""
 
 import surefoot
 from surefoot import Surefoot, step, workflow
