@@ -16,7 +16,7 @@ from ..core.dispatch_writes import RetryRun, SetQueue
 from ..core.errors import RunMismatch, RunNotFound, UsageError
 from ..core.flows import preview_of
 from ..core.ids import check_id
-from ..core.run import Run, RunStatus
+from ..core.run import Run, RunDo, RunStatus, apply_run
 from ..core.writes import StartRun, Verdict
 from .engine import Engine
 from .handle import Handle
@@ -57,10 +57,8 @@ def put(
     refuse_lost_arguments(workflow)
     length = _delay_seconds(delay)
     proposal = replace(
-        plan.proposal,
-        status=RunStatus.PENDING,
+        apply_run(plan.proposal, RunDo.RELEASE, plan.proposal.created_at),  # nobody has it
         fence=0,
-        owner=0,
         claims=(),
         queue=check_id(queue, "a queue's name"),
         priority=_check_priority(priority),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -175,7 +175,13 @@ def competing_workers_take_each_run_once(place: Place) -> None:
 
 def limits_hold_for_competing_workers(place: Place) -> None:
     """Together they never have more than the queue, the worker and the key may."""
-    for limits, most in (({"concurrency": 3}, 3), ({"per_worker": 1}, 4), ({"per_key": 1}, 2), ({"rate": 5}, 5)):
+    cases: list[tuple[dict[str, Any], int]] = [
+        ({"concurrency": 3}, 3),
+        ({"per_worker": 1}, 4),
+        ({"per_key": 1}, 2),
+        ({"rate": 5}, 5),
+    ]
+    for limits, most in cases:
         here = place.fresh()
         with here.open() as store:
             store.transact([here.join(owner) for owner in range(100, 104)])
@@ -374,7 +380,7 @@ def _checks() -> Iterator[Check]:
     for name, value in globals().items():
         if callable(value) and getattr(value, "__annotations__", {}) == {"place": "Place", "return": "None"}:
             assert value.__doc__, name
-            yield value
+            yield cast("Check", value)
 
 
 DESK_CHECKS: tuple[Check, ...] = tuple(_checks())
