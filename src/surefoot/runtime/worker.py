@@ -23,6 +23,7 @@ from ..core.errors import LeaseLost, SurefootError, UsageError
 from ..core.ids import check_id
 from ..core.run import Run, RunDo, RunStatus
 from ..core.writes import EndRun
+from ..stores.base import Rings
 from .clock import random_number
 from .engine import EVERYTHING, Engine
 from .hands import Loop, Threads
@@ -90,6 +91,7 @@ class Worker:
         self._threads, self._loop = Threads(), Loop()
         self._active: dict[str, Run] = {}
         self._bell: SimpleQueue[None] = SimpleQueue()
+        self._unhear: Callable[[], object] = bool
         self._asked = False
         self._left: dict[str, Run] = {}
         self._claim_is_unknown = False
@@ -115,6 +117,7 @@ class Worker:
             self._abandon()
             raise
         finally:
+            self._unhear()
             self._engine.listeners.discard(self.ring)
             self._runner.workers.discard(self)
             self._threads.close()
@@ -127,6 +130,8 @@ class Worker:
             raise UsageError("this Surefoot has a worker already; give that one more queues, or a higher concurrency")
         self._runner.workers.add(self)
         self._engine.listeners.add(self.ring)
+        if isinstance(self._engine.store, Rings):
+            self._unhear = self._engine.store.hear(self.ring)
         self._switch.enter()
 
     def start(self) -> Self:

@@ -9,10 +9,10 @@ CommitUnknown. After the last, `transact(..., again=True)` reads before it write
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
-from ..core.dispatch import Queue, Ready, Served, ready_of
+from ..core.dispatch import WAKE_NOW, Queue, Ready, Served, ready_of
 from ..core.effect import Effect, Status
 from ..core.journal import Draft, Entry, Head, seal
 from ..core.lease import Owner
@@ -88,6 +88,15 @@ class HasTerms(Protocol):
     @property
     def term(self) -> Term:
         """The present term, as far as this process has noticed."""
+        ...
+
+
+@runtime_checkable
+class Rings(Protocol):
+    """A store that can wake workers of other processes. A hint: all of them lost, a worker polls."""
+
+    def hear(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener`, on a thread of the store's, when a run has become ready; what is returned ends that."""
         ...
 
 
@@ -278,6 +287,10 @@ class Overlay:
             elif after is None and before is not None:
                 gone.append(run_id)
         return rows, gone
+
+    def wakes(self) -> bool:
+        """True if this batch made a run ready."""
+        return bool(self.runs) and any(not row.owner and row.due_at <= WAKE_NOW for row in self.queue_rows()[0])
 
     def ready(self, served: Served, now: float, limit: int) -> list[Ready]:
         """Rows that nobody has, as they stand in this batch."""

@@ -247,3 +247,7 @@ CREATE SCHEMA IF NOT EXISTS {schema};
 -- name: record_migration
 -- This one has been applied.
 INSERT INTO {schema}.migrations (number) VALUES (%b::integer);
+
+-- name: ring
+-- Wake idle workers; a statement and a commit of its own.
+SELECT pg_notify(%b::text, '');

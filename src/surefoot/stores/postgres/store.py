@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import psycopg
@@ -26,6 +26,7 @@ from ...core.term import FAILED_OVER, FIRST, Term
 from ...core.writes import Answer, Join, Write
 from ..base import Board, Overlay
 from ..records import open_effect, open_owner, open_run
+from .bell import Bell
 from .connection import (
     LOCK_TIMEOUT,
     ONCE_MORE,
@@ -81,6 +82,7 @@ class PostgresStore:
         self.board: Board = PostgresBoard(self._rows_of)
         presence = Link(self._address, self._closing)
         self._presence = Presence(presence, self._queries, pooled=self.promise.pooled)
+        self._bell = Bell(self._address, self._closing, self._queries)
         for loss in self.promise.losses():
             logging.getLogger("surefoot").warning("%s: %s", self._address.shown, loss)
 
@@ -168,6 +170,8 @@ class PostgresStore:
             return None
         new = dict(zip(saving.new_runs, nums, strict=True)) if saving else {}
         remember(self._memory, sight, overlay, new, saving.digests if saving else {})
+        if overlay.wakes():
+            self._bell.ring()
         return answers
 
     def _look_at_term(self) -> None:
@@ -329,6 +333,10 @@ class PostgresStore:
             return bool(self._rows_of("is_gone", {"id": str(owner_id), "number": owner_id})[0][0])
         except StoreError:
             return False
+
+    def hear(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Wake-ups from all processes that use this schema; see `stores.base.Rings`."""
+        return self._bell.hear(listener)
 
     def tell_time(self) -> float:
         """The database's clock: leases of workers on several machines compare by it alone."""

@@ -203,3 +203,7 @@ SELECT id, record, digest FROM owners WHERE id <> 0 ORDER BY id;
 -- name: drop_owner
 -- A process that is gone and left nothing.
 DELETE FROM owners WHERE id = ?;
+
+-- name: any_ready
+-- True if a run waits for a worker.
+SELECT 1 FROM queue WHERE owner = 0 AND (asleep = 0 OR due_at = 1.0) LIMIT 1;

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from ...core.schedule import Schedule
 from ...core.writes import Answer, Write
 from ..base import Board, Overlay
 from ..records import encode, open_effect, open_owner, open_run, sealed
+from .bell import hear
 from .connection import (
     BUSY_SLICE_MS,
     CHECKPOINT_PAGES,
@@ -73,6 +74,7 @@ class SqliteStore:
         self._db = self._open()
         self._reader = self._open()
         self._closed = False
+        self._closing = threading.Event()
         self._forget(0)
         self._commits = 0
         self._last_keys: dict[str, str] = {}
@@ -455,6 +457,10 @@ class SqliteStore:
         """True if that owner's mark has been dropped."""
         return self._presence.is_gone(owner_id)
 
+    def hear(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Wake-ups from other processes; see `stores.base.Rings`."""
+        return hear(lambda: open_connection(self.path), self._closing, listener)
+
     def check(self) -> list[str]:
         """SQLite's integrity check: pages, and indexes against tables."""
         self._check_process()
@@ -478,6 +484,7 @@ class SqliteStore:
         if self._closed or os.getpid() != self._pid:
             return
         self._closed = True
+        self._closing.set()
         with self._lock, self._reader_lock:
             self._presence.vanish()
             self._reader.close()
