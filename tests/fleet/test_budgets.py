@@ -264,6 +264,24 @@ def test_what_is_parked_stays_parked_and_the_run_ends_all_the_same() -> None:
         assert sf.get("r").status is RunStatus.FAILED
 
 
+def test_a_run_that_waits_for_a_person_waits_no_longer_than_its_wall_time(tmp_path: Path) -> None:
+    @effect(opaque())
+    def blind(attempt: Any) -> None:
+        SENT.append("blind")
+        raise TimeoutError
+
+    @workflow
+    def work() -> None:
+        blind()
+
+    with Surefoot(tmp_path / "a.db") as sf, sf.worker([work]):
+        handle = sf.start(work, id="r", queue="default", budget=Budget(wall=0.5))
+        with pytest.raises(BudgetExceeded, match="wall time"):
+            handle.result(20)
+        assert SENT == ["blind"]
+        assert [e.status for e in sf.store.find_effects()] == [Status.PARKED]
+
+
 def test_what_failed_by_its_budget_is_undone_if_the_workflow_says_so() -> None:
     @workflow(compensate=True)
     def work() -> None:

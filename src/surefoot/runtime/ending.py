@@ -120,7 +120,7 @@ def waits_of(session: Session) -> tuple[Waits, ...]:
     """What the run waits for. The end of a block that it is in counts too, unless only a person can help it."""
     waits = tuple(session.waits.values())
     meter = session.meter
-    if waits and meter is not None and meter.until:
+    if meter is not None and meter.until:
         waits = (
             *waits,
             Waits(kind="budget", name="wall", until=meter.until, detail="the end of its budget's wall time"),
