@@ -23,7 +23,7 @@ def agent(question: str) -> str:
 
 
 with Surefoot("agents.db") as sf:
-    for attempt in range(2):
+    for _ in range(2):
         try:
             sf.run(agent, "why?", id="q1", budget=Budget(tokens=2_000, money=Decimal("1.00"), wall=600))
         except BudgetExceeded as exceeded:

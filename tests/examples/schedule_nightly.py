@@ -13,7 +13,7 @@ def report(team: str) -> str:
 
 
 with Surefoot("agents.db") as sf:
-    for start_of_the_program in range(2):  # the same definition again changes nothing
+    for _ in range(2):  # each start of the program says it: the same definition again changes nothing
         nightly = sf.schedule("nightly", report, "sales", cron="0 3 * * *", tz="Europe/Berlin", catch_up="last")
     print(nightly.name, nightly.when, nightly.queue, len(nightly.next))
 

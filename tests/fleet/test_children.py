@@ -34,7 +34,7 @@ def _a_process_of_its_own() -> Any:
 # --- killed at each boundary --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "stride"), [("def", 1), ("async", 3)])
+@pytest.mark.parametrize(("kind", "stride"), [("def", 1), ("async", 5)])
 def test_a_parent_killed_after_each_commit_leaves_exactly_one_run_of_each_child(
     family: ForkServer, quick_path: Path, kind: str, stride: int
 ) -> None:

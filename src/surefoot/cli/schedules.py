@@ -47,7 +47,8 @@ def schedules(
             desk.sf.resume_schedule(resume)
         if remove is not None:
             desk.sf.unschedule(remove)
-        document = Schedules(schedules=[row_of(view) for view in list_schedules(desk.sf.engine, count=upcoming, now=desk.now)])
+        found = list_schedules(desk.sf.engine, count=upcoming, now=desk.now)
+        document = Schedules(schedules=[row_of(view) for view in found])
         give(order, document, lambda page: draw_schedules(page, document))
     return Exit.FINE
 
