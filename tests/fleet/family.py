@@ -101,6 +101,11 @@ def family(name: str) -> str:
         return "cancelled child"
 
 
+@workflow
+def hasty(name: str) -> None:
+    surefoot.call(busy, f"{name} child")
+
+
 FAMILIES = {"def": parent, "async": parent_async}
 
 
@@ -131,6 +136,6 @@ def run(say: Callable[[str], None], db: str, ledger: str, name: str, run_id: str
 def work(say: Callable[[str], None], db: str, ledger: str, seconds: float) -> None:
     """A worker of the queue `default`, for so long."""
     SAY[0], LEDGER[0] = say, Path(ledger)
-    with Surefoot(db) as sf, sf.worker([parent, parent_async, child, child_async, slow, busy, family]):
+    with Surefoot(db) as sf, sf.worker([parent, parent_async, child, child_async, slow, busy, family, hasty]):
         say("works")
         time.sleep(seconds)

@@ -111,6 +111,20 @@ def test_a_family_in_a_fleet_is_cancelled_with_its_head(family: ForkServer, file
     assert performed(read_ledger(Path(files[1]))) == {"f child 1": 1, "f child 2": 1}
 
 
+def test_a_child_that_a_worker_runs_stops_with_its_waiting_parent(family: ForkServer, files: tuple[str, str]) -> None:
+    worker = family.start("work", *files, 60.0)
+    assert worker.read(20.0, until="works")
+    with Surefoot(files[0]) as sf:
+        from tests.fleet import family as code
+
+        sf.start(code.hasty, "h", id="h", queue="default")
+        until(lambda: status(sf, "h/busy") is RunStatus.RUNNING and status(sf, "h") is RunStatus.WAITING)
+        assert sf.cancel("h").status is RunStatus.CANCELLED
+        until(lambda: status(sf, "h/busy") is RunStatus.CANCELLED)
+    worker.kill()
+    assert set(performed(read_ledger(Path(files[1])))) <= {"h child 1"}
+
+
 def test_an_owner_killed_before_it_saw_the_cancellation_is_ended_by_whoever_asks(
     family: ForkServer, files: tuple[str, str]
 ) -> None:
