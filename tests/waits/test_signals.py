@@ -102,6 +102,27 @@ def test_a_branch_that_got_its_message_does_not_hide_the_other_that_waits_for_th
         until(lambda: read_messages(sf, "r") == [1, 2])
 
 
+def test_a_message_that_a_later_branch_has_read_is_not_read_again_by_an_earlier_one(db: str) -> None:
+    """On replay the earlier branch comes first, and the other's record is yet to be reached."""
+
+    @workflow
+    async def flow() -> list[Any]:
+        async def after_start() -> Any:
+            await surefoot.wait_for("start")
+            return await surefoot.wait_for("go")
+
+        return list(await surefoot.gather(after_start(), surefoot.wait_for("go")))
+
+    with worker(db) as sf:
+        handle = sf.start(flow, id="r", queue="default")
+        sf.signal("r", "go", 1)
+        until(lambda: (run := waits(sf, "r")) and [wait.name for wait in run.waits] == ["start"])
+        sf.signal("r", "start")
+        until(lambda: (run := waits(sf, "r")) and [wait.name for wait in run.waits] == ["go"])
+        sf.signal("r", "go", 2)
+        assert handle.result(30) == [2, 1]
+
+
 def test_a_thread_that_gets_the_message_leaves_the_other_waiting_for_the_next(db: str) -> None:
     """One thread has looked in vain and stopped; the other then reads a message of that name: the first still waits."""
     with Surefoot(db) as sf:
