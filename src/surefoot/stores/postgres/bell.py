@@ -7,12 +7,10 @@ for it. While one is under way, whatever comes next is one more.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable
 
 import psycopg
-from psycopg import sql
 
 from ...core.errors import StoreError
 from .connection import Link
@@ -27,7 +25,6 @@ class Bell:
     def __init__(self, address: Address, closing: threading.Event, queries: dict[str, str]) -> None:
         """Nothing is connected, and no thread runs, before it is first used. `closing` ends both threads."""
         self._address, self._closing, self._queries = address, closing, queries
-        self._channel = "surefoot_" + hashlib.blake2b(address.schema.encode(), digest_size=8).hexdigest()
         self._due = threading.Event()
         self._ringer: threading.Thread | None = None
 
@@ -46,7 +43,7 @@ class Bell:
             self._due.clear()
             try:
                 link.connect()
-                link.rows(self._queries["ring"], (self._channel,))
+                link.rows(self._queries["ring"], (self._address.schema,))
             except (psycopg.Error, StoreError):
                 link.drop()  # workers poll
         link.drop()
@@ -58,10 +55,11 @@ class Bell:
         return over.set
 
     def _listen(self, listener: Callable[[], None], over: threading.Event) -> None:
+        listen = self._queries["listen"].encode()
         while not (over.is_set() or self._closing.is_set()):
             try:
                 with psycopg.connect(self._address.conninfo, autocommit=True) as connection:
-                    connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+                    connection.execute(listen)
                     listener()  # for what rang while nobody listened
                     while not (over.is_set() or self._closing.is_set()):
                         for _ in connection.notifies(timeout=AGAIN_SECONDS, stop_after=1):

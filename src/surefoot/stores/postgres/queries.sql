@@ -248,6 +248,10 @@ CREATE SCHEMA IF NOT EXISTS {schema};
 -- This one has been applied.
 INSERT INTO {schema}.migrations (number) VALUES (%b::integer);
 
+-- name: listen
+-- Hear of runs that become ready; the channel bears the schema's name.
+LISTEN {schema};
+
 -- name: ring
 -- Wake idle workers; a statement and a commit of its own.
 SELECT pg_notify(%b::text, '');
