@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from surefoot.core.effect import Effect
 from surefoot.core.errors import SurefootError
 from surefoot.testing.forkserver import ForkServer
 from surefoot.testing.postgres import PrivatePostgres
-from tests.soak.fleet import Fleet, a_receiver, judge, put_runs, resolve_from, unfinished
+from tests.soak.fleet import Fleet, a_receiver, judge, put_runs, resolve_from, retry_quarantined, unfinished
 
 LOOK_SECONDS = 0.1
 
@@ -46,13 +45,15 @@ class Report:
     restarts: int = 0
     seconds: float = 0.0
     parked: list[Effect] = field(default_factory=list)
+    quarantined: list[str] = field(default_factory=list)
     table: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
         """For people."""
         done = f"{self.kills} kills, {self.pauses} pauses, {self.restarts} restarts of the database"
         return [
-            f"{done}, {len(self.parked)} parked and resolved from the ledger, {self.seconds:.0f} s",
+            f"{done}, {self.seconds:.0f} s",
+            f"{len(self.parked)} parked and resolved from the ledger, {len(self.quarantined)} quarantined and retried",
             *(f"{promise:8} {row}" for promise, row in self.table.items()),
         ]
 
@@ -78,7 +79,7 @@ def soak(plan: Plan, url: str, folder: Path, server: PrivatePostgres | None = No
         with Surefoot(url) as sf:
             put_runs(sf, names)
             fleet = Fleet(forks, url, port, workers=plan.workers, lease=plan.lease, concurrency=plan.concurrency)
-            disturb(plan, fleet, dice, server, report, lambda: unfinished(sf), lambda: resolve_from(ledger, url))
+            disturb(plan, fleet, dice, server, report, sf, ledger)
             fleet.stop(sf)
         report.kills, report.pauses = fleet.kills, fleet.pauses
         report.table = judge(url, names, ledger)
@@ -100,14 +101,14 @@ def disturb(
     dice: random.Random,
     server: PrivatePostgres | None,
     report: Report,
-    left: Callable[[], int],
-    decide: Callable[[], list[Effect]],
+    sf: Surefoot,
+    ledger: Path,
 ) -> None:
     """Until nothing is left: kill, pause, restart, and let a person decide what is parked."""
     kill, pause, restart = Timer(plan.kill_seconds), Timer(plan.pause_seconds), Timer(plan.restart_seconds)
     give_up, look = time.monotonic() + plan.seconds_max, Timer(0.5)
     while True:
-        assert time.monotonic() < give_up, f"{left()} runs are left after {plan.seconds_max} s: {stuck(fleet.url)}"
+        assert time.monotonic() < give_up, f"{unfinished(sf)} are left after {plan.seconds_max} s: {stuck(fleet.url)}"
         time.sleep(LOOK_SECONDS)
         fleet.wake_due()
         if kill.is_due():
@@ -121,8 +122,9 @@ def disturb(
             report.restarts += 1
         if look.is_due():
             try:
-                report.parked += decide()
-                if not left():
+                report.parked += resolve_from(ledger, fleet.url)
+                report.quarantined += retry_quarantined(sf)
+                if not unfinished(sf):
                     return
             except SurefootError:
                 continue  # the database is starting

@@ -26,9 +26,7 @@ def check(report: Report) -> None:
 
 
 def test_killed_paused_workers_and_a_killed_database_leave_every_effect_once(tmp_path: Path) -> None:
-    plan = Plan(
-        runs=200, workers=3, kill_seconds=0.8, pause_seconds=3.0, restart_seconds=2.0, restarts_max=1, seconds_max=60
-    )
+    plan = Plan(runs=100, workers=3, kill_seconds=1.2, pause_seconds=2.0, restart_seconds=1.5, restarts_max=1)
     with PrivatePostgres(fsync=False) as server:
         report = soak(plan, server.url, tmp_path, server)
     check(report)
@@ -36,4 +34,4 @@ def test_killed_paused_workers_and_a_killed_database_leave_every_effect_once(tmp
 
 
 def test_killed_workers_of_one_file_leave_every_effect_once(tmp_path: Path) -> None:
-    check(soak(Plan(runs=60, workers=2, kill_seconds=0.7), str(tmp_path / "soak.db"), tmp_path))
+    check(soak(Plan(runs=40, workers=2, kill_seconds=0.7), str(tmp_path / "soak.db"), tmp_path))

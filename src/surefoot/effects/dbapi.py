@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, cast
 
 from ..core.errors import UsageError
+from ..stores.paramstyle import style_of
 
 
 class Dialect(StrEnum):
@@ -98,10 +99,6 @@ def _marked(statement: str, style: str) -> str:
     return re.sub(r"\?", lambda _: f"{sign}{next(numbers)}", statement)
 
 
-def _style(connection: Any) -> str:
-    return str(getattr(sys.modules.get(_driver(connection)), "paramstyle", "qmark"))
-
-
 def _plain(rows: Sequence[Any]) -> list[tuple[Any, ...]]:
     """Rows as tuples, also where the user's connection makes dictionaries of them."""
     return [tuple(cast("Mapping[str, Any]", r).values()) if isinstance(r, Mapping) else tuple(r) for r in rows]
@@ -129,7 +126,7 @@ def execute(connection: Any, statement: str, parameters: Sequence[Any] = ()) -> 
     cursor = connection.cursor()
     try:
         _tuples(cursor)
-        cursor.execute(_marked(statement, _style(connection)), tuple(parameters))
+        cursor.execute(_marked(statement, style_of(connection)), tuple(parameters))
         rows = _plain(cursor.fetchall()) if cursor.description else []
         return Ran(rows, cursor.rowcount)
     finally:
@@ -148,7 +145,7 @@ async def execute_async(connection: Any, statement: str, parameters: Sequence[An
     cursor = await made if inspect.isawaitable(made) else made
     try:
         _tuples(cursor)
-        await cursor.execute(_marked(statement, _style(connection)), tuple(parameters))
+        await cursor.execute(_marked(statement, style_of(connection)), tuple(parameters))
         rows = _plain(list(await cursor.fetchall())) if cursor.description else []
         return Ran(rows, cursor.rowcount)
     finally:

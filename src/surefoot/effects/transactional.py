@@ -2,7 +2,7 @@
 
 A small table, `surefoot_receipts`, lives in that database. The receipt's row is inserted first, so a second transaction
 for the same effect waits for the first or finds its receipt: the effect happened exactly when its row is there. Any
-DB-API connection will do; SQLite too.
+DB-API connection will do, SQLite too, and so will SQLAlchemy's Session and Connection.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import msgspec
 
 from ..core.contract import Answers, Contract, Kind
 from ..core.errors import UsageError
-from ..stores.paramstyle import style_of, with_marks
 from ..stores.queries import load_queries
+from .dbapi import execute, is_sqlalchemy, refuse_autocommit
 
 _SQL = load_queries(__file__, "receipts.sql")
 
@@ -30,8 +30,8 @@ class SameTransaction(msgspec.Struct, frozen=True):
 def same_transaction(connect: Callable[[], Any]) -> SameTransaction:
     """The effect writes to the database that `connect()` opens; the receipt commits in the same transaction.
 
-    `connect` returns a new DB-API connection; it is closed after each try. The body uses `attempt.connection` and must
-    not commit. Call `create_receipts_table(connection)` once beforehand.
+    `connect` returns a new DB-API connection, or SQLAlchemy's Session or Connection; it is closed after each try. The
+    body uses `attempt.connection` and must not commit. Call `create_receipts_table(connection)` once beforehand.
     """
     if not callable(connect):
         raise UsageError("same_transaction(connect) needs a function that returns a new DB-API connection")
@@ -40,14 +40,22 @@ def same_transaction(connect: Callable[[], Any]) -> SameTransaction:
 
 def create_receipts_table(connection: Any) -> None:
     """Create `surefoot_receipts` in the user's database, if it is not there, and commit."""
-    cursor = connection.cursor()
-    cursor.execute(_SQL["create"])
-    cursor.close()
+    execute(connection, _SQL["create"])
     connection.commit()
 
 
-def _statement(connection: Any, name: str) -> str:
-    return with_marks(_SQL[name], style_of(connection))
+def open_transaction(connect: Callable[[], Any]) -> Any:
+    """A connection on which the change and its receipt commit together; UsageError for one where they would not."""
+    connection = connect()
+    try:
+        if not hasattr(connection, "in_transaction") or is_sqlalchemy(connection):
+            refuse_autocommit(connection, "the receipt of a same_transaction effect")
+        elif connection.isolation_level is None:  # a sqlite3 connection in autocommit mode
+            execute(connection, _SQL["begin"])
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def perform_in_transaction(connection: Any, key: str, request_digest: bytes, body: Callable[[], bytes]) -> bytes:
@@ -55,25 +63,21 @@ def perform_in_transaction(connection: Any, key: str, request_digest: bytes, bod
 
     A crash or an exception anywhere inside leaves neither the change nor the row.
     """
-    cursor = connection.cursor()
     try:
-        begin = getattr(connection, "isolation_level", "") is None and hasattr(connection, "in_transaction")
-        if begin:  # a sqlite3 connection in autocommit mode
-            cursor.execute(_SQL["begin"])
-        cursor.execute(_statement(connection, "find"), (key,))
-        row = cursor.fetchone()
-        if row is None:
-            cursor.execute(_statement(connection, "claim"), (key, request_digest.hex()))
+        found = execute(connection, _SQL["find"], (key,)).rows
+        if not found:
+            execute(connection, _SQL["claim"], (key, request_digest.hex()))
             receipt = body()
-            cursor.execute(_statement(connection, "fill"), (receipt.decode(), key))
+            execute(connection, _SQL["fill"], (receipt.decode(), key))
             connection.commit()
             return receipt
-        if row[0] != request_digest.hex():
+        held_digest, held_receipt = found[0]
+        if held_digest != request_digest.hex():
             raise UsageError(f"surefoot_receipts holds another request under key {key}; the namespaces collide")
+        if held_receipt is None:
+            raise UsageError(f"surefoot_receipts holds no receipt under key {key}: the body committed before its end")
         connection.rollback()
-        return row[1].encode()
+        return held_receipt.encode()
     except BaseException:
         connection.rollback()
         raise
-    finally:
-        cursor.close()

@@ -17,7 +17,7 @@ from ..runtime.session import Session
 from .attempt import Attempt
 from .classify import answered, classify_error, classify_response
 from .guard import Stopped, Watch, watch
-from .transactional import perform_in_transaction
+from .transactional import open_transaction, perform_in_transaction
 
 if TYPE_CHECKING:
     from .effect import Effect
@@ -111,7 +111,10 @@ class EffectUse:
         return watch(lambda: session.engine.clock.now() > record.deadline_at)
 
     def _send_in_transaction(self, session: Session, record: EffectRecord, connect: Callable[[], Any]) -> Answered:
-        connection = connect()
+        try:
+            connection = open_transaction(connect)
+        except Exception as error:
+            return Answered(kind="unsent", reason=f"no connection: {type(error).__name__}: {error}"[:500])
         try:
             args, kwargs = self._arguments(session, record, connection)
 
