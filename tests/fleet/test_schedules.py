@@ -217,6 +217,19 @@ def test_two_schedulers_that_saw_the_same_start_an_occurrence_once() -> None:
         assert len(started(sf)) == 1
 
 
+def test_a_scheduler_that_looked_before_a_pause_starts_nothing_after_it() -> None:
+    from surefoot.runtime.schedules import fire
+
+    clock = FakeClock(START)
+    with opened(clock) as sf:
+        sf.schedule("s", report, "a", every=60)
+        clock.sleep(60)
+        (seen,) = sf.store.board.find_schedules()
+        sf.pause_schedule("s")
+        assert fire(sf.engine, seen, sf.engine.time()) == 0
+        assert sf.schedules()[0].paused and started(sf) == []
+
+
 def test_a_run_that_exists_is_not_started_again_even_if_the_schedule_forgot() -> None:
     clock = FakeClock(START)
     with opened(clock) as sf:
@@ -226,6 +239,8 @@ def test_a_run_that_exists_is_not_started_again_even_if_the_schedule_forgot() ->
             fire_due(sf.engine)
             sf.unschedule("s")
             clock.time = START
+            assert sf.cancel("schedule:s:2027-01-15T09:00:00Z").finished
+            assert sf.list("pending") == []
         assert started(sf) == ["2027-01-15T09:00:00Z"]
 
 
