@@ -26,7 +26,7 @@ from surefoot.testing.ledger import performed, read_ledger
 from surefoot.testing.place import Place, one, seen_by, slots
 from surefoot.testing.postgres import PrivatePostgres
 from tests.soak import agent
-from tests.soak.fleet import Fleet, a_receiver, judge, put_runs, resolve_from, unfinished
+from tests.soak.fleet import Fleet, a_receiver, count_performed, judge, put_runs, resolve_from, unfinished
 
 RUNS, LATE_RUNS = 24, 4
 SEED = 20261204
@@ -71,10 +71,6 @@ def until(holds: Callable[[], bool], seconds: float = 30) -> None:
     while not holds():
         assert time.monotonic() < give_up
         time.sleep(0.005)
-
-
-def count_performed(ledger: Path) -> int:
-    return sum(line.what == "performed" for line in read_ledger(ledger))
 
 
 def lost_effects(pair: Pair, ledger: Path) -> list[str]:

@@ -72,8 +72,10 @@ class Fleet:
     def kill_one(self, dice: random.Random) -> None:
         """Kill one that is not paused, and start another."""
         paused = [child for _, child in self._paused]
-        self.kill(dice.choice([child for child in self.workers if child not in paused]))
-        self.start()
+        awake = [child for child in self.workers if child not in paused]
+        if awake:
+            self.kill(dice.choice(awake))
+            self.start()
 
     def pause_one(self, dice: random.Random, seconds: float) -> None:
         """SIGSTOP one; it goes on, unaware, after so many seconds."""
@@ -106,6 +108,11 @@ class Fleet:
             child.signal(signal.SIGTERM)
         statuses = [child.join() for child in self.workers]
         assert set(statuses) <= {0}, [child.lines[-3:] for child in self.workers]
+
+
+def count_performed(ledger: Path) -> int:
+    """How many effects have happened so far."""
+    return sum(line.what == "performed" for line in read_ledger(ledger)) if ledger.exists() else 0
 
 
 # --- the person who stands by ------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,23 +15,33 @@ from surefoot.core.effect import Effect
 from surefoot.core.errors import SurefootError
 from surefoot.testing.forkserver import ForkServer
 from surefoot.testing.postgres import PrivatePostgres
-from tests.soak.fleet import Fleet, a_receiver, judge, put_runs, resolve_from, retry_quarantined, unfinished
+from tests.soak.fleet import (
+    Fleet,
+    a_receiver,
+    count_performed,
+    judge,
+    put_runs,
+    resolve_from,
+    retry_quarantined,
+    unfinished,
+)
 
-LOOK_SECONDS = 0.1
+LOOK_SECONDS = 0.02
 
 
 @dataclass(kw_only=True)
 class Plan:
-    """What is done, and how often; seconds are between two of a kind. 0: never."""
+    """What is done, and how often: so many seconds apart, or by `effects` so many effects apart. 0: never."""
 
     runs: int
     workers: int
     concurrency: int = 8
     lease: float = 1.5
-    kill_seconds: float = 2.0
-    pause_seconds: float = 0.0
+    kill_every: float = 2.0
+    pause_every: float = 0.0
     paused_seconds: float = 5.0
-    restart_seconds: float = 0.0
+    restart_every: float = 0.0
+    effects: bool = False
     restarts_max: int = 1_000_000
     seconds_max: float = 60.0
     seed: int = 20261203
@@ -58,16 +69,17 @@ class Report:
         ]
 
 
-class Timer:
-    """Tells when it is time again."""
+class Meter:
+    """Tells when a reading has grown by another `step`; never when that is 0."""
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds, self._due = seconds, time.monotonic() + seconds
+    def __init__(self, step: float, read: Callable[[], float]) -> None:
+        self._step, self._read = step, read
+        self._due = read() + step
 
     def is_due(self) -> bool:
-        if not self._seconds or time.monotonic() < self._due:
+        if not self._step or self._read() < self._due:
             return False
-        self._due = time.monotonic() + self._seconds
+        self._due = self._read() + self._step
         return True
 
 
@@ -105,8 +117,9 @@ def disturb(
     ledger: Path,
 ) -> None:
     """Until nothing is left: kill, pause, restart, and let a person decide what is parked."""
-    kill, pause, restart = Timer(plan.kill_seconds), Timer(plan.pause_seconds), Timer(plan.restart_seconds)
-    give_up, look = time.monotonic() + plan.seconds_max, Timer(0.5)
+    read = (lambda: count_performed(ledger)) if plan.effects else time.monotonic
+    kill, pause, restart = (Meter(step, read) for step in (plan.kill_every, plan.pause_every, plan.restart_every))
+    give_up, look = time.monotonic() + plan.seconds_max, Meter(0.5, time.monotonic)
     while True:
         assert time.monotonic() < give_up, f"{unfinished(sf)} are left after {plan.seconds_max} s: {stuck(fleet.url)}"
         time.sleep(LOOK_SECONDS)

@@ -26,7 +26,7 @@ def check(report: Report) -> None:
 
 
 def test_killed_paused_workers_and_a_killed_database_leave_every_effect_once(tmp_path: Path) -> None:
-    plan = Plan(runs=100, workers=3, kill_seconds=1.2, pause_seconds=2.0, restart_seconds=1.5, restarts_max=1)
+    plan = Plan(runs=100, workers=3, kill_every=40, pause_every=100, restart_every=120, restarts_max=1, effects=True)
     with PrivatePostgres(fsync=False) as server:
         report = soak(plan, server.url, tmp_path, server)
     check(report)
@@ -34,4 +34,4 @@ def test_killed_paused_workers_and_a_killed_database_leave_every_effect_once(tmp
 
 
 def test_killed_workers_of_one_file_leave_every_effect_once(tmp_path: Path) -> None:
-    check(soak(Plan(runs=40, workers=2, kill_seconds=0.7), str(tmp_path / "soak.db"), tmp_path))
+    check(soak(Plan(runs=40, workers=2, kill_every=30, effects=True), str(tmp_path / "soak.db"), tmp_path))
