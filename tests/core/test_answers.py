@@ -122,7 +122,9 @@ def test_another_request_under_the_key_reaches_a_person_whatever_could_be_asked(
 
 
 @pytest.mark.parametrize("contract", EVERY)
-@pytest.mark.parametrize(("found", "why"), [("landed", "no receipt of ours"), ("spent", "used up"), ("expired", "no longer")])
+@pytest.mark.parametrize(
+    ("found", "why"), [("landed", "no receipt of ours"), ("spent", "used up"), ("expired", "no longer")]
+)
 def test_a_key_that_can_do_no_more_is_not_sent_again_but_asked_about(contract: Contract, found: str, why: str) -> None:
     effect = doubt(contract, answered(found), budget_seconds=1e12)
     assert next_move(effect, 106.0, can_ask=True) == Ask()

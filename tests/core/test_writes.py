@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from surefoot.core.dispatch import WAKE_NOW
 from surefoot.core.effect import TERMINAL, Do, Event, Status
 from surefoot.core.journal import EntryKind
 from surefoot.core.run import FINAL, UNFINISHED, Run, RunDo, RunStatus
@@ -218,7 +219,7 @@ def test_an_unfinished_run_is_asked_to_stop_and_the_first_asking_dates_it(status
     rows = Rows(make_run(status))
     assert decide(rows, cancel()).verdict is V.DONE
     assert decide(rows, cancel(stamp=8, at=300.0)).verdict is V.DONE
-    woken = {"wake_at": 200.0} if status is RunStatus.WAITING else {}
+    woken = {"wake_at": WAKE_NOW} if status is RunStatus.WAITING else {}
     assert changed(make_run(status), rows.runs["r"]) == {"cancel_at": 200.0, "reason": "budget", "stamp": 8, **woken}
 
 

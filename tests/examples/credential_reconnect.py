@@ -23,7 +23,7 @@ def exchange(attempt: Attempt, refresh_token: str) -> dict[str, object]:
     return answer
 
 
-crm = Credential("crm:acme", refresh=exchange, receiver=strict(), key=lambda: bytes(32))  # a real key comes from a vault
+crm = Credential("crm:acme", refresh=exchange, receiver=strict(), key=lambda: bytes(32))  # real keys come from a vault
 
 with Surefoot("agents.db"):
     crm.connect(Token.of(issue()))

@@ -16,9 +16,7 @@ GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "receivers.md").read_tex
 
 
 @pytest.mark.parametrize("example", list(programs(GUIDE)), ids=lambda example: f"line-{example[0]}")
-def test_a_program_of_the_guide_prints_what_the_guide_shows(
-    example: tuple[int, str, str, str], tmp_path: Path
-) -> None:
+def test_a_program_of_the_guide_prints_what_the_guide_shows(example: tuple[int, str, str, str], tmp_path: Path) -> None:
     _, program, kind, shown = example
     assert transcript(program, kind, shown, tmp_path).rstrip() == shown.rstrip()
 

@@ -151,7 +151,7 @@ def test_no_field_of_a_stored_record_is_lost_by_reading_it(golden: Path, table: 
     name = "key" if table == "effects" else "id"
     with closing(sqlite3.connect(golden)) as file:
         rows = file.execute(f"SELECT {name}, record, digest FROM {table}").fetchall()
-    assert len(rows) >= 3
+    assert len(rows) >= (1 if table == "owners" else 3), "processes that ended well have taken their rows along"
     for identity, content, digest in rows:
         assert lost(json.loads(content), json.loads(encode(opener(identity, content, digest)))) == [], A_CONTRACT
 

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 import surefoot
+from surefoot.core.approval import Asked, Decision
 from surefoot.core.budget import Budget, Spent
 from surefoot.core.child import Joined
-from surefoot.core.approval import Asked, Decision
 from surefoot.core.contract import Answers, Bound, Contract, Kind, Margins, Meaning, Place
 from surefoot.core.dispatch import Limits, Queue, Ready
 from surefoot.core.effect import Do, Effect, Evidence, Status
@@ -40,8 +40,8 @@ FIELDS = {
     Run: "id workflow status arguments args_digest fence owner created_at updated_at reason result length head"
     " cancel_at tentative claims stamp queue version key priority parent wake_at waits mail deaths"
     " undo budget budget_until",
-    Schedule: "name workflow version arguments args_digest queue cron zone every anchor jitter catch_up budget created_at"
-    " fired_until next_at paused last_run last_at skipped_from skipped_until revision stamp",
+    Schedule: "name workflow version arguments args_digest queue cron zone every anchor jitter catch_up budget"
+    " created_at fired_until next_at paused last_run last_at skipped_from skipped_until revision stamp",
     Budget: "wall attempts tokens money currency",
     Spent: "tokens money",
     Joined: "status value",
@@ -52,14 +52,14 @@ FIELDS = {
     Queue: "name limits recent stamp",
     Limits: "concurrency per_worker per_key rate period_seconds",
     Mail: "run_id number id name at value who",
-    Claimed: "at owner fence why",
+    Claimed: "at owner fence why who",
     Effect: "key namespace identity name run slot status contract request request_digest sent_key timeout_seconds"
     " budget_seconds fence owner created_at updated_at receipt reason attempts unresolved unsent unsent_at"
     " first_sent_at attempted_at deadline_at doubted_at compensates evidence stamp holder scope can_ask taken_over"
     " generation",
     Evidence: "at kind found text value who attempt retry_after",
-    Contract: "kind receiver window_seconds bound margins lag_seconds asks_by absence place key_name quoted shape length"
-    " prefix answers stores_refusals at_least_once owned",
+    Contract: "kind receiver window_seconds bound margins lag_seconds asks_by absence place key_name quoted shape"
+    " length prefix answers stores_refusals at_least_once owned",
     Margins: "window_factor safety_seconds clock_skew_seconds unknown_window_seconds short_window_seconds"
     " in_flight_seconds clear_nos",
     Answers: "landed exists in_flight changed_payload spent expired not_processed refused",

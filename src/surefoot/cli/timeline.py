@@ -90,7 +90,7 @@ def _merged(desk: Desk, run: Run, entries: list[Entry], effects: list[Effect]) -
 def _claims(desk: Desk, run: Run) -> Iterator[Moment]:
     before = ""
     for claim in run.claims:
-        name = desk.owner_name(claim.owner) or f"owner {claim.owner}"
+        name = claim.who or desk.owner_name(claim.owner) or f"owner {claim.owner}"
         if claim.fence == 1:
             kind, text = "started", f"by {name}"
         elif claim.why == "the owner died":

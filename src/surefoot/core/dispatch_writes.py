@@ -51,7 +51,7 @@ class ClaimReady(Write, frozen=True, kw_only=True):
         if run is None or run.status not in (RunStatus.PENDING, RunStatus.WAITING):
             return None
         why = run.reason or ("its time has come" if run.status is RunStatus.WAITING else "it was ready")
-        taken = apply_run(run, RunDo.CLAIM, self.vantage.at, owner=self.vantage.owner, why=why)
+        taken = apply_run(run, RunDo.CLAIM, self.vantage.at, owner=self.vantage.owner, who=self.vantage.name, why=why)
         taken = replace(taken, queue=run.queue or row.queue, stamp=self.stamp)
         view.put_run(taken)
         return taken

@@ -37,6 +37,7 @@ class Vantage(msgspec.Struct, frozen=True, kw_only=True):
     lease_now: float
     at: float
     gone: frozenset[int] = frozenset()
+    name: str = ""
 
     def may_take_from(self, holder_id: int, holder: Owner | None) -> bool:
         """True if work held by `holder_id` may be claimed: nobody, ourselves, gone, or past its lease."""

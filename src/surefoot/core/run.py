@@ -72,12 +72,13 @@ CLAIMS_MAX = 50
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of owner: when, to whom, with which fence token, and why."""
+    """One change of owner: when, to whom (its number, and `who` for people), with which fence token, and why."""
 
     at: float
     owner: int
     fence: int
     why: str
+    who: str = ""
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -140,7 +141,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stamp: int = 0
 
 
-def apply_run(run: Run, do: RunDo, at: float, *, owner: int = 0, why: str = "", result: bytes = b"") -> Run:
+def apply_run(
+    run: Run, do: RunDo, at: float, *, owner: int = 0, who: str = "", why: str = "", result: bytes = b""
+) -> Run:
     """The run after the move; raises IllegalMove for anything that the table does not hold.
 
     A claim raises the fence token; every other move ends the ownership. What a run waited for ends with any move, but
@@ -151,7 +154,7 @@ def apply_run(run: Run, do: RunDo, at: float, *, owner: int = 0, why: str = "", 
         raise IllegalMove(f"a run that is {run.status} cannot {do}")
     asked = () if status in FINAL else tuple(wait for wait in run.waits if wait.kind == "approval")
     if do is RunDo.CLAIM:
-        claim = Claimed(at=at, owner=owner, fence=run.fence + 1, why=why)
+        claim = Claimed(at=at, owner=owner, fence=run.fence + 1, why=why, who=who)
         claims = (*run.claims, claim)[-CLAIMS_MAX:]
         kept = run.reason if run.cancel_at else ""
         return replace(

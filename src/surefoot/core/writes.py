@@ -126,7 +126,7 @@ class ClaimRun(Write, frozen=True, kw_only=True):
         if not self.vantage.may_take_from(run.owner, holder):
             return Answer(Verdict.BUSY, run=run, holder=holder.name() if holder else "")
         why = self.why or ("the owner died" if run.owner else run.reason or "it was released")
-        taken = apply_run(run, RunDo.CLAIM, self.vantage.at, owner=self.vantage.owner, why=why)
+        taken = apply_run(run, RunDo.CLAIM, self.vantage.at, owner=self.vantage.owner, who=self.vantage.name, why=why)
         taken = replace(taken, stamp=self.stamp)
         view.put_run(taken)
         return Answer(Verdict.TOOK, run=taken)

@@ -35,6 +35,7 @@ class Engine:
         self.inline_bytes = inline_bytes
         self.committer = Committer(store)
         self.owner = new_owner_id()
+        self.name = f"process {os.getpid()} on {host_name()}"
         self.stamps: Iterator[int] = itertools.count(first_stamp())
         self.working: dict[str, object] = {}
         self.lease_until = 0.0
@@ -140,6 +141,7 @@ class Engine:
             lease_now=self.lease_clock.earliest(),
             at=self.clock.now(),
             gone=gone,
+            name=self.name,
         )
 
     def time(self) -> float:

@@ -125,7 +125,7 @@ class Runner:
             version=chosen.version,
             budget=(limit := check_budget(budget) or chosen.budget),
             budget_until=budget_until(limit, self._engine.time) if limit else 0.0,
-            claims=(Claimed(at=now, owner=self._engine.owner, fence=1, why="started"),),
+            claims=(Claimed(at=now, owner=self._engine.owner, fence=1, why="started", who=self._engine.name),),
             stamp=next(self._engine.stamps),
         )
         return Plan(chosen, proposal, blobs, when_running, (*args[: chosen.skip], *restored), named)

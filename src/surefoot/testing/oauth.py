@@ -104,7 +104,7 @@ class TokenEndpoint:
             self._families[name].is_revoked = True
 
     def exchange(self, refresh_token: str, fault: Fault = Fault.NONE) -> tuple[int, Json]:
-        """One refresh arrives; (status, body), where status 0 means that no answer comes. `faults` are used up first."""
+        """One refresh arrives; (status, body), where status 0 means that none comes. `faults` are used up first."""
         with self._lock:
             fault = self.faults.pop(0) if self.faults else fault
         match fault:
