@@ -104,7 +104,6 @@ class Session:
         self.root_task: asyncio.Task[Any] | None = None
         self.active = 0
         self.still: set[asyncio.Future[None]] = set()
-        self.resting: set[asyncio.Task[Any] | None] = set()
         self.watch: asyncio.TimerHandle | None = None
         self.moves = 0
         self.decided: dict[str, int] = {}

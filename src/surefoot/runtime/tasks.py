@@ -18,7 +18,6 @@ from typing import Any, TypeVar, cast
 from ..core.errors import NotDeterministic, Suspend
 from .scope import Scope, current
 from .session import Session
-from .waiting import waits_for_others
 
 T = TypeVar("T")
 QUIET_SECONDS = 0.05
@@ -207,12 +206,7 @@ def _suspend_if_quiet(session: Session, loop: asyncio.AbstractEventLoop, reason:
 
 
 def _stands_still(session: Session, task: asyncio.Task[Any]) -> bool:
-    """True if the task waits for a person, a message, or another task of the run, and for nothing else.
-
-    One that sleeps where it is counts too, as soon as the run waits for what only the store can tell.
-    """
-    if task in session.resting:
-        return waits_for_others(session)
+    """True if the task waits for a person, a message, or another task of the run, and for nothing else."""
     waiter = getattr(task, "_fut_waiter", None)
     if waiter in session.still or isinstance(waiter, asyncio.Task) or type(waiter).__name__ == "_GatheringFuture":
         return True

@@ -122,15 +122,12 @@ def _end_if_decided(session: Session, branch: Branch) -> None:
 
 
 async def _rest(session: Session, branch: Branch, seconds: float) -> None:
-    """Sleep where it is; a run that waits for a message as well may be given back meanwhile."""
-    import asyncio
-
-    task = asyncio.current_task()
-    session.resting.add(task)
+    """Sleep where it is, for a while: a run that waits for a message by then is given back."""
+    session.active += 1  # a branch that sleeps is not one that stands still
     try:
         await session.engine.clock.sleep_async(min(seconds, LOOK_SECONDS))
     finally:
-        session.resting.discard(task)
+        session.active -= 1
     if seconds > LOOK_SECONDS:
         await off_loop(session.engine, lambda: _look_around(session, branch))
 

@@ -27,7 +27,7 @@ from .waiting import Contest, has_read
 
 CATCH_UP_SECONDS = 0.02
 CATCH_UP_TRIES = 50
-"""So often at most; what is left unread then belongs to code that changed."""
+"""So often at most without getting on; what is left unread then belongs to code that changed."""
 
 
 async def _record(session: Session, branch: Branch, name: str, value: Any) -> Any:
@@ -172,9 +172,10 @@ def is_replaying(session: Session, paths: Sequence[str]) -> bool:
 
 async def _catch_up(session: Session, tasks: Sequence[asyncio.Task[Any]], paths: Sequence[str]) -> None:
     """A timer that ran out while no process was there does not end what the others have recorded."""
-    for _ in range(CATCH_UP_TRIES):
-        if all(task.done() for task in tasks) or not is_replaying(session, paths):
-            return
+    tries, before = 0, -1
+    while tries < CATCH_UP_TRIES and is_replaying(session, paths) and not all(task.done() for task in tasks):
+        left = len(session.state.replay.unread())
+        tries, before = (tries + 1 if left == before else 0), left
         await asyncio.sleep(0)
 
 
