@@ -6,7 +6,7 @@ from ..core.dispatch import Ready, ready_of, unserved
 from ..core.effect import OPEN, Effect, Status
 from ..core.errors import Damaged
 from ..core.journal import Entry
-from ..core.run import FINAL, UNFINISHED, Run, RunStatus
+from ..core.run import FINAL, UNFINISHED, Run, RunStatus, Waits
 from .desk import EVERYTHING, KEY_SHOWN, Desk
 from .doubts import next_of
 from .shapes import Checkup, EffectFinding, RunFinding
@@ -84,7 +84,23 @@ def _stopped(desk: Desk, run: Run, entries: list[Entry], gone: str) -> tuple[str
         if run.queue:
             start = shell("surefoot", "worker", "MODULE", "--queue", row.queue)
             return f"{_state(desk, run, row)}; {stuck}", f"start one that does: {start}", True
+    if run.status is RunStatus.WAITING and not run.cancel_at and not _parked(desk, run, entries):
+        follows = [_named(desk, run, wait) for wait in run.waits if wait.kind in ("signal", "approval", "child")]
+        if follows:
+            return run.reason, "; ".join(follows), False
     return *_stuck(desk, run, entries, gone), True
+
+
+def _named(desk: Desk, run: Run, wait: Waits) -> str:
+    """What brings a run on that waits for something with a name: it is not stuck."""
+    match wait.kind:
+        case "signal":
+            return f"it goes on when it is sent: {desk.command('signal', run.id, wait.name)} [JSON]"
+        case "approval":
+            name = wait.name.partition(":")[2]
+            return f"decide it: {desk.command('approve', name)}, or {desk.command('deny', name)} --why TEXT"
+        case _:
+            return f"nothing to do: it goes on when run {wait.name!r} ends"
 
 
 def _queued(desk: Desk, run: Run, row: Ready) -> tuple[str, str]:
@@ -125,10 +141,6 @@ def _parked(desk: Desk, run: Run, entries: list[Entry]) -> list[Effect]:
 
 def _decide(desk: Desk, run: Run, entries: list[Entry]) -> str:
     parked = _parked(desk, run, entries)
-    asked = [wait.name.partition(":")[2] for wait in run.waits if wait.kind == "approval"]
-    if asked and not parked:
-        ways = (f"{desk.command('approve', name)}, or {desk.command('deny', name)} --why TEXT" for name in asked)
-        return f"decide it: {'; '.join(ways)}"
     if not parked:
         return f"{AGAIN}: what it waited for is decided"
     named = ", ".join(f"{effect.name} {effect.key[:KEY_SHOWN]}" for effect in parked)
