@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from surefoot import Damaged, Diverged, RunCancelled, RunWaiting, Surefoot
+from surefoot.cli.desk import without_password
 from tests.cli import agents
 from tests.cli.conftest import Command
 from tests.cli.test_cli_show import flip_a_byte
@@ -183,3 +184,21 @@ def test_a_damaged_record_does_not_hide_the_others(db: str, child: Child, parked
     assert [each["run"]["id"] for each in ran.json["runs"]] == ["killed"]
     assert cli("runs", "--json").code == 5 and cli("show", "onboard-acme", "--json").code == 5
     assert "! damage" in cli("doctor").out
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("postgresql://ann:s3cret@db:5432/agents", "postgresql://ann@db:5432/agents"),
+        (
+            "postgresql://ann:s3cret@one,two/agents?surefoot_schema=s",
+            "postgresql://ann@one,two/agents?surefoot_schema=s",
+        ),
+        ("postgresql://ann@db/agents", "postgresql://ann@db/agents"),
+        ("postgresql://db/agents?password=s3cret&user=ann", "postgresql://db/agents?user=ann"),
+        ("agents.db", "agents.db"),
+        ("odd@name:1.db", "odd@name:1.db"),
+    ],
+)
+def test_no_command_that_is_shown_holds_a_password(given: str, shown: str) -> None:
+    assert without_password(given) == shown

@@ -6,6 +6,7 @@ No owner is registered by looking. A store is never created: a path that does no
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -206,7 +207,7 @@ class Desk:
 
     def command(self, name: str, *words: str, options: Sequence[str] = ()) -> str:
         """A command on this store; words that look like options are kept from being read as such."""
-        place = ("--db", self._given) if self._given else ()
+        place = ("--db", without_password(self._given)) if self._given else ()
         guard = ("--",) if any(word.startswith("-") and word != "-" for word in words) else ()
         front, back = (options, ()) if guard else ((), options)
         return shell("surefoot", name, *place, *front, *guard, *words, *back)
@@ -218,3 +219,11 @@ class Desk:
         words = (asked_by or effect.run or "-", effect.key[:KEY_SHOWN])
         answers = (("--happened", "JSON"), ("--did-not-happen",), ("--abandon",))
         return [self.command("resolve", *words, options=(*answer, "--why", "TEXT")) for answer in answers]
+
+
+def without_password(place: str) -> str:
+    """A store's address as it may be shown: the password stays where it came from, PGPASSWORD or a password file."""
+    head, _, tail = place.partition("://")
+    login, at, rest = tail.rpartition("@")
+    shown = f"{head}://{login.partition(':')[0]}@{rest}" if at and ":" in login else place
+    return re.sub(r"(?<=[?&])password=[^&]*&?", "", shown) if tail else shown

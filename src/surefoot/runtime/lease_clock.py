@@ -50,11 +50,12 @@ class LeaseClock:
         """Ask the store for its time; raises StoreError, and keeps what was measured before."""
         if self._shared is None:
             return
-        asked_at = self._clock.lease_now()
+        earliest, asked_at = self._clock.now(), self._clock.lease_now()
         told = self._shared.tell_time()
-        answered_at = self._clock.lease_now()
+        latest, answered_at = self._clock.now(), self._clock.lease_now()
         self._measured = (told - answered_at, told - asked_at, answered_at)
-        apart = self._clock.now() - told
+        # a pause while the answer was under way is no difference of clocks
+        apart = earliest - told if earliest > told else min(latest - told, 0.0)
         if abs(apart) > WALL_SECONDS_APART_MAX and not self._warned:
             self._warned = True
             logging.getLogger("surefoot").warning(
