@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +97,9 @@ def test_close_ends_a_wait_at_once_and_leaves_the_run_to_be_resumed(
     monkeypatch.setattr(waiting, "LOOK_SECONDS", HOUR)  # a sleeper is woken; it does not look by itself
     sf = Surefoot(db)
     handle = sf.start(flow, id="r")
-    until(lambda: sf.get("r").status == ("running" if flow is sleeper else "waiting"))
-    closer = threading.Thread(target=sf.close)
+    until(lambda: sf.get("r").status == "waiting" or any(session.waits for session in list(sf._runner._sessions)))
+    time.sleep(0.1)  # so that it sleeps by now; a test that comes too early proves less, and is green
+    closer = threading.Thread(target=sf.close, daemon=True)
     closer.start()
     closer.join(20)
     assert not closer.is_alive()
