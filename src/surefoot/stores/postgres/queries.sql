@@ -253,5 +253,5 @@ INSERT INTO {schema}.migrations (number) VALUES (%b::integer);
 LISTEN {schema};
 
 -- name: ring
--- Wake idle workers; a statement and a commit of its own.
-SELECT pg_notify(%b::text, '');
+-- Wake idle workers; a statement and a commit of its own, which waits for no disk.
+SELECT set_config('synchronous_commit', 'off', true), pg_notify(%b::text, '');

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from .connection import QUERIES
 
-LOOK_SECONDS = 0.005
+LOOK_SECONDS = 0.002
 REST_SECONDS = 0.02
 """How long nobody is woken again after a wake-up: what is ready may be more than the limits let pass."""
 
