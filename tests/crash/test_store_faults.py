@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from surefoot import RunWaiting, StoreError, keyed, lookup, natural, opaque, step
+from surefoot.core.dispatch_writes import Leave
 from surefoot.core.effect import Status
 from surefoot.core.errors import CommitUnknown, NotCommitted
 from surefoot.core.run import RunStatus
@@ -108,7 +109,7 @@ def test_an_unknown_commit_is_read_again_and_nobody_notices(
         assert (trap.sent(), trap.performed(), bodies) == (1, 1, ["think 1", "think 2"])
         assert trap.failures == [] and trap.status() is Status.CONFIRMED
         struck |= {type(write) for write in store.struck}
-    assert struck == {Join, StartRun, Append, TakeEffect, RecordEffect, EndRun}
+    assert struck == {Join, StartRun, Append, TakeEffect, RecordEffect, EndRun, Leave}
 
 
 @pytest.mark.parametrize("kind", CONTRACTS)
