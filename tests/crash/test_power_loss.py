@@ -58,6 +58,10 @@ READS = (
     "SELECT num, key, run, status, created_at, record, digest FROM effects ORDER BY num",
     "SELECT hash, content FROM blobs ORDER BY hash",
     "SELECT id, record, digest FROM owners ORDER BY id",
+    "SELECT num, run, queue, workflow, version, key, priority, since, due_at, owner, asleep FROM queue ORDER BY num",
+    "SELECT name, record, digest FROM queues ORDER BY name",
+    "SELECT num, run, id, record, digest FROM mail ORDER BY num",
+    "SELECT name, record, digest FROM schedules ORDER BY name",
     "SELECT type, name, sql FROM sqlite_schema ORDER BY name",
 )
 WAL_FULL = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA wal_autocheckpoint=30")
@@ -171,7 +175,7 @@ def birth(story: Story) -> Recording:
 
 def verdict_of_the_core(content: Content) -> str | None:
     """Ask the functions that read a user's store: each record's digest, each run's chain, each large value's hash."""
-    runs, entries, effects, blobs, owners, _ = content
+    runs, entries, effects, blobs, owners, *_ = content
     if runs is None or entries is None or effects is None or blobs is None or owners is None:
         return None
     try:
@@ -245,7 +249,8 @@ def test_no_power_cut_during_the_birth_of_a_store_loses_an_acknowledged_commit(b
     report = explore(birth, verify=verdict_of_the_core, openings_max=60_000)
     show("birth", birth, report)
     assert report.violations == []
-    assert report.sampled_cuts == 0
+    # the first commit makes every table at once: its pages can be lost in more ways than can be tried one by one
+    assert report.sampled_cuts <= 1 and report.cuts >= 20
 
 
 def test_no_power_cut_while_the_log_is_lengthened_loses_an_acknowledged_commit(story: Story) -> None:

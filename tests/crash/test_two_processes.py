@@ -245,20 +245,20 @@ def check_nothing_changed(scene: Standstill, child: Child, place: str) -> None:
     assert run.status is RunStatus.SUCCEEDED
 
 
-def test_a_send_that_was_begun_before_the_standstill_settles_as_evidence(
+def test_a_body_that_wakes_after_its_deadline_sends_nothing_any_more(
     server: ForkServer, receiver: tuple[int, Path], quick_path: Path
 ) -> None:
-    """It may leave a process that woke inside its body: there the contract protects, not the fence."""
+    """A process that woke inside its body is past every fence; its request is stopped where it would leave."""
     port, ledger = receiver
     scene = Standstill(server, quick_path, port, "begun")
     child = scene.play(0, "before", in_body=True)
     assert child.lines.index("sending") < child.lines.index("woke") and child.lines.count("sending") == 1
     assert child.said("result ") == scene.result
     whats = [line.what for line in read_ledger(ledger)]
-    assert whats == ["performed", "repeated"], "the key must have made the late request harmless"
+    assert whats == ["performed"], "a request whose deadline has passed must not leave"
     (run, entries, _), (run_after, entries_after, effects) = scene.before, scene.after
     assert (run, entries) == (run_after, entries_after)
-    assert late_evidence(effects) == ["landed"] and effects[0].status is Status.CONFIRMED
+    assert late_evidence(effects) == ["unsent"] and effects[0].status is Status.CONFIRMED
 
 
 # --- a stranger's lock --------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from surefoot import (
 )
 from surefoot.core.run import RunStatus
 from surefoot.runtime import step as step_module
+from surefoot.runtime.step import Workflow
 from surefoot.testing.ledger import Ledger
 from tests.worker import fleet as code
 from tests.worker.conftest import until
@@ -74,6 +75,9 @@ class Odd(Exception):
 def known_code() -> Iterator[None]:
     """What a test decorates is forgotten after it."""
     known = {place: list(held) for place, held in step_module._workflows.items()}
+    step_module._workflows.clear()
+    for workflow_here in [each for each in (*globals().values(), *vars(code).values()) if isinstance(each, Workflow)]:
+        step_module.register(workflow_here)
     yield
     step_module._workflows.clear()
     step_module._workflows.update(known)

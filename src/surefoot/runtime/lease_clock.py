@@ -12,7 +12,6 @@ clock was set, reads the same time. After a reboot it is tied anew.
 
 from __future__ import annotations
 
-import logging
 from typing import Protocol, runtime_checkable
 
 from ..core.errors import CommitUnknown
@@ -58,6 +57,8 @@ class LeaseClock:
         apart = earliest - told if earliest > told else min(latest - told, 0.0)
         if abs(apart) > WALL_SECONDS_APART_MAX and not self._warned:
             self._warned = True
+            import logging
+
             logging.getLogger("surefoot").warning(
                 "this machine's clock is %.0f s %s the database's; leases are safe, but receivers' windows and what "
                 "people read are counted by it: set it right",
@@ -116,6 +117,8 @@ class LeaseClock:
 
     def _warn_of(self, apart: float) -> None:
         if abs(apart) > WALL_SECONDS_APART_MAX:
+            import logging
+
             logging.getLogger("surefoot").warning(
                 "the clock of this machine was set by %.0f s since this store was first used after the boot; timers go "
                 "on by the time before, so that none is early or late. Until the next boot sleep_until() is off by it",
