@@ -49,7 +49,6 @@ from .runtime.choices import first, now, patched, random, sleep, sleep_until, ti
 from .runtime.fork import gather
 from .runtime.fork import map as map  # noqa: A004
 from .runtime.handle import Handle
-from .runtime.schedules import ScheduleView
 from .runtime.step import Step, Workflow, step, workflow
 from .runtime.view import RunView
 
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from .credentials import Credential
     from .runtime.approvals import approve
     from .runtime.decisions import ApprovalView
+    from .runtime.schedules import ScheduleView
 
 __version__ = "0.1.0"
 
@@ -153,4 +153,8 @@ def __getattr__(name: str) -> Any:
         from .runtime.decisions import ApprovalView
 
         return ApprovalView
+    if name == "ScheduleView":
+        from .runtime.schedules import ScheduleView
+
+        return ScheduleView
     raise AttributeError(f"module 'surefoot' has no attribute {name!r}")

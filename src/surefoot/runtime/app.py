@@ -19,13 +19,12 @@ from ..core.values import Codec
 from ..core.writes import CancelRun, Verdict
 from ..stores.base import Store
 from ..stores.memory import MemoryStore
-from . import queues, schedules
+from . import queues
 from .clock import Clock, SystemClock, random_uuid
 from .engine import Engine
 from .handle import Handle
 from .outside import enter_engine, leave_engine
 from .runner import Runner
-from .schedules import ScheduleView
 from .session import SYNC_HANDLERS
 from .step import Workflow
 from .stopping import StopSwitch
@@ -34,6 +33,7 @@ from .waiting import check_message_name, refuse_in_workflow
 
 if TYPE_CHECKING:
     from .decisions import ApprovalView
+    from .schedules import ScheduleView
     from .worker import Worker
 
 R = TypeVar("R")
@@ -273,6 +273,8 @@ class Surefoot:
         definition again changes nothing, another one counts from now on. Raises UsageError, also for a pattern that
         never fires.
         """
+        from . import schedules
+
         self.check_open()
         plan = self._runner.plan(workflow, args, kwargs, f"schedule:{schedules.check_name(name)}", "wait")
         return schedules.define(
@@ -281,21 +283,29 @@ class Surefoot:
 
     def unschedule(self, name: str) -> None:
         """Take a schedule away, durably; the runs that it started stay. UsageError if there is none."""
+        from . import schedules
+
         self.check_open()
         schedules.remove(self.engine, name)
 
     def schedules(self) -> list[ScheduleView]:
         """All schedules by name, with their next three occurrences and their last run."""
+        from . import schedules
+
         self.check_open()
         return schedules.list_schedules(self.engine)
 
     def pause_schedule(self, name: str) -> ScheduleView:
         """Let it start nothing until it is resumed; UsageError if there is none."""
+        from . import schedules
+
         self.check_open()
         return schedules.pause(self.engine, name, paused=True)
 
     def resume_schedule(self, name: str) -> ScheduleView:
         """Let it go on from now; what fell into the pause is not made up for. UsageError if there is none."""
+        from . import schedules
+
         self.check_open()
         return schedules.pause(self.engine, name, paused=False)
 
