@@ -49,7 +49,7 @@ from tests.crash.sqlite_workload import INLINE_BYTES, work
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("apsw") is None, reason="needs apsw (pip install surefoot[dev])"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
 ]
 
 READS = (
