@@ -1,20 +1,17 @@
-"""What may be done next, for every contract at each boundary of time; and what an answer means."""
+"""What may be done next, for every contract at each boundary of time."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from surefoot.core.contract import DEFAULT_MARGINS, Contract, Kind, Margins, keyed, lookup, natural, opaque
-from surefoot.core.effect import Effect, Evidence, Status
+from surefoot.core.contract import DEFAULT_MARGINS, Contract, Margins, keyed, natural, opaque
+from surefoot.core.effect import Status
 from surefoot.core.policy import (
     LOOKUP_ERRORS_MAX,
     Absent,
     Adopt,
     Ask,
     GiveUp,
-    Move,
     Park,
     Send,
     Wait,
@@ -22,35 +19,21 @@ from surefoot.core.policy import (
     next_move,
     settled_at,
 )
+from tests.core.doubts import (
+    AT_LEAST_ONCE,
+    EPS,
+    EVERY,
+    LOOKUP,
+    PROTECTED,
+    REPEATED_FOR_EVER,
+    SAME_TRANSACTION,
+    SETTLED,
+    answered,
+    doubt,
+    looked,
+    parked,
+)
 from tests.core.support import KEYED, make_effect, make_evidence
-
-LOOKUP = lookup(30.0)
-SAME_TRANSACTION = Contract(kind=Kind.SAME_TRANSACTION)
-AT_LEAST_ONCE = opaque(at_least_once=True)
-REPEATED_FOR_EVER = [SAME_TRANSACTION, natural(), AT_LEAST_ONCE]
-EVERY = [SAME_TRANSACTION, KEYED, natural(), LOOKUP, opaque(), AT_LEAST_ONCE]
-EPS = 0.001
-PROTECTED = 100.0 + 1000.0 * 0.5
-SETTLED = 110.0 + 30.0
-
-
-def doubt(contract: Contract = KEYED, *evidence: Evidence, **fields: Any) -> Effect:
-    """In doubt since 105: first sent at 100, deadline 110, budget 300."""
-    fields = {"unresolved": 1, "doubted_at": 105.0, "evidence": evidence} | fields
-    return make_effect(Status.IN_DOUBT, contract, **fields)
-
-
-def answered(found: str, at: float = 105.0, attempt: int = 1) -> Evidence:
-    return make_evidence("answer", found, at, attempt)
-
-
-def looked(found: str, at: float, attempt: int = 1, text: str = "") -> Evidence:
-    return make_evidence("lookup", found, at, attempt, text=text)
-
-
-def parked(move: Move, text: str) -> bool:
-    return isinstance(move, Park) and text in move.why
-
 
 # --- what was certainly not sent ---------------------------------------------------------------------------------
 
