@@ -159,14 +159,14 @@ CHANGES = [
         "R7",
         "core/writes.py",
         "the effect's fence token is not compared",
-        "        if held.fence != self.effect_fence:",
-        "        if False:",
+        "        if held.fence != self.effect_fence or held.term < view.term.number:",
+        "        if held.term < view.term.number:",
     ),
     Change(
         "R7",
         "runtime/session.py",
         "a paused process sends whenever it wakes",
-        "        if clock.now() <= command.begin_until and clock.lease_now() <= command.lease_until and engine.leased():",
+        "        if clock.now() <= command.begin_until and not_paused and engine.leased():",
         "        if True:",
     ),
     Change(
