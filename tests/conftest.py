@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from surefoot.testing.postgres import PrivatePostgres
+
+# The tests start thousands of processes; what one of them compiles, the others read, whatever the machine's habit.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
 
 
 @pytest.fixture(scope="session")

@@ -34,22 +34,39 @@ class Bench:
     model: str
     world: str
     directory: Path
+    environment: dict[str, str]
 
 
 @contextmanager
 def open_bench(directory: Path) -> Generator[Bench]:
     """Starts both receivers; they end when this closes their pipes, and also if this process dies."""
-    model, world = _start_receiver("model"), _start_receiver("world")
+    environment = _keep_bytecode(directory)
+    model, world = _start_receiver("model", environment), _start_receiver("world", environment)
     try:
-        yield Bench(model=_read_address(model), world=_read_address(world), directory=directory)
+        yield Bench(
+            model=_read_address(model), world=_read_address(world), directory=directory, environment=environment
+        )
     finally:
         for process in (model, world):
             process.communicate()  # closes the pipe, which is how a receiver learns that it is over
 
 
-def _start_receiver(name: str) -> subprocess.Popen[str]:
+def _keep_bytecode(directory: Path) -> dict[str, str]:
+    """The environment of every process here: what one compiles, hundreds read, whatever the machine's habit."""
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**inherited, "PYTHONPYCACHEPREFIX": str(directory / "bytecode")}
+
+
+def _start_receiver(name: str, environment: dict[str, str]) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", f"surefoot.demo.{name}"]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    return subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
 
 
 def _read_address(process: subprocess.Popen[str]) -> str:
@@ -145,7 +162,9 @@ class _RowRun:
 
     def _be_the_person(self) -> bool:
         try:
-            self.parked += answer_doubts(self.directory / "agents.db", read_record(self.ledger))
+            self.parked += answer_doubts(
+                self.directory / "agents.db", read_record(self.ledger), self._bench.environment
+            )
         except (RuntimeError, subprocess.TimeoutExpired) as error:
             self.lives[-1] = Life(exit_code=WAITING_EXIT, last_words=f"nobody could resolve it: {error}")
             return False
@@ -153,7 +172,7 @@ class _RowRun:
 
     def _live(self) -> Life:
         environment = {
-            **os.environ,
+            **self._bench.environment,
             "PYTHONPATH": _PATH,
             "SUREFOOT_DEMO_RUN": "incident-42",
             "SUREFOOT_DEMO_STATE": str(self.directory),

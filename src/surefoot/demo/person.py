@@ -7,7 +7,7 @@ the command that a person would type.
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -36,12 +36,12 @@ class _Doubts(msgspec.Struct, frozen=True, kw_only=True):
     doubts: list[_Doubt]
 
 
-def answer_doubts(store: Path, ledger: Sequence[Line]) -> int:
+def answer_doubts(store: Path, ledger: Sequence[Line], environment: Mapping[str, str]) -> int:
     """Resolves every parked effect in this store from what the ledger holds; returns how many."""
-    listed = msgspec.json.decode(_surefoot(store, "doubts", "--json"), type=_Doubts)
+    listed = msgspec.json.decode(_surefoot(store, environment, "doubts", "--json"), type=_Doubts)
     parked = [doubt.effect for doubt in listed.doubts if doubt.effect.status == "parked"]
     for effect in parked:
-        _surefoot(store, "resolve", effect.run, effect.key, *_say(effect, ledger))
+        _surefoot(store, environment, "resolve", effect.run, effect.key, *_say(effect, ledger))
     return len(parked)
 
 
@@ -53,9 +53,11 @@ def _say(effect: _Effect, ledger: Sequence[Line]) -> list[str]:
     return ["--did-not-happen", "--why", f"the ledger shows no {kind}"]
 
 
-def _surefoot(store: Path, *arguments: str) -> bytes:
+def _surefoot(store: Path, environment: Mapping[str, str], *arguments: str) -> bytes:
     command = [*SUREFOOT, "--db", str(store), *arguments]
-    finished = subprocess.run(command, capture_output=True, timeout=_COMMAND_SECONDS_MAX, check=False)
+    finished = subprocess.run(
+        command, env=dict(environment), capture_output=True, timeout=_COMMAND_SECONDS_MAX, check=False
+    )
     if finished.returncode != 0:
         said = finished.stderr.decode(errors="replace").strip()
         raise RuntimeError(f"surefoot {' '.join(arguments)} exited with {finished.returncode}: {said}")
