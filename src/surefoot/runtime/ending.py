@@ -58,6 +58,8 @@ class Plan:
     when_running: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    rides: bool = False
+    """It runs inside an engine, which waits in its place: the run is given back whenever it would wait."""
 
 
 @dataclass
@@ -152,6 +154,11 @@ def undoes(plan: Plan, session: Session, ending: Ending) -> bool:
     session.cancelled = session.cancelled or ending.reason
     session.stopped, session.undoing = None, True
     return True
+
+
+def parks(session: Session) -> bool:
+    """True if the run is given back to its engine for what it waits for; its children are run here, by who waits."""
+    return session.rides and all(wait.kind != "child" for wait in session.waits.values())
 
 
 def stored_result(store: Store, workflow: Workflow[..., Any], run: Run) -> Any:

@@ -29,7 +29,7 @@ from ..core.run import FINAL, Claimed, Run, RunDo, RunStatus
 from ..core.writes import EndRun
 from .cancelling import end_cancelled, release
 from .children import ChildRuns
-from .ending import Ending, Plan, ending_of, ends_children, finish, stored_result, undoes, warn
+from .ending import Ending, Plan, ending_of, ends_children, finish, parks, stored_result, undoes, warn
 from .engine import Engine
 from .handle import Handle
 from .outside import state_of
@@ -191,13 +191,13 @@ class Runner:
                 run, entries = self._opening.drive(self._open(plan))
                 if run.status in FINAL:
                     return self._stored(plan, run)
-                session = self._session(run, entries)
+                session = self._session(run, entries, rides=plan.rides)
                 try:
                     return self._execute(plan, session)
                 except LeaseLost:
                     self._refuse_lost(plan)
                 except RunWaiting as waiting:
-                    if not waiting.ends:
+                    if not waiting.ends or parks(session):
                         raise
                     self._outwait(plan)
                 finally:
@@ -253,13 +253,13 @@ class Runner:
                 run, entries = await self._open_async(plan)
                 if run.status in FINAL:
                     return self._stored(plan, run)
-                session = self._session(run, entries)
+                session = self._session(run, entries, rides=plan.rides)
                 try:
                     return await self._execute_async(plan, session)
                 except LeaseLost:
                     self._refuse_lost(plan)
                 except RunWaiting as waiting:
-                    if not waiting.ends:
+                    if not waiting.ends or parks(session):
                         raise
                     await self._outwait_async(plan)
                 finally:
@@ -415,10 +415,10 @@ class Runner:
 
     # --- alike ------------------------------------------------------------------------------------------------------
 
-    def _session(self, run: Run, entries: Any) -> Session:
+    def _session(self, run: Run, entries: Any, *, rides: bool = False) -> Session:
         session = Session(self._engine, state_of(self._engine, run, entries), pipelined=self._pipelined)
         session.cancelled = (run.reason or "cancelled") if run.cancel_at else None
-        session.queue = run.queue
+        session.queue, session.rides = run.queue, rides
         if run.budget is not None:
             session.meter = Meter(run.id, run.budget, run.budget_until, entries)
         self._sessions.add(session)

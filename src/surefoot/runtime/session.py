@@ -75,9 +75,10 @@ class Session:
         `waits` is what its branches wait for now, each in its place, `looked` how much of the run's mail each has seen,
         `remarks` what else there is to say of it, `deadlines` when the blocks end that they are in. `heard` are the
         messages that were read, one wait `reading` at a time; `contests` are the waits among which `first` decides. A
-        `patient` run gives itself back while it waits; another waits for its timers where it is. `cancelled` is the
-        reason when the run was asked to stop, `undoing`: it ends by undoing its effects; `ended` is the run as its end
-        left it in the store. `queue` is the run's own; `children` are those that it has started.
+        `patient` run gives itself back while it waits, as one does that `rides` in an engine; another waits for its
+        timers where it is. `cancelled` is the reason when the run was asked to stop, `undoing`: it ends by undoing its
+        effects; `ended` is the run as its end left it in the store. `queue` is the run's own; `children` are those that
+        it has started.
         """
         self.engine, self.state, self.pipelined = engine, state, pipelined
         self.stopped: BaseException | None = None
@@ -88,7 +89,7 @@ class Session:
         self.heard: set[int] = set()
         self.reading = threading.Lock()
         self.contests: dict[str, tuple[Contest, int]] = {}
-        self.patient = False
+        self.patient = self.rides = False
         self.ended: Run | None = None
         self.cancelled: str | None = None
         self.undoing = False

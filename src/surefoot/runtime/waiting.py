@@ -157,7 +157,7 @@ def gives_back(session: Session, wait: Waits, left: float) -> bool:
     """True if the run is given back for this wait, rather than waited for where it is."""
     if wait.kind != "timer":
         return True
-    return left > PATIENCE_SECONDS and (session.patient or waits_for_others(session))
+    return left > PATIENCE_SECONDS and (session.patient or session.rides or waits_for_others(session))
 
 
 def waits_for_others(session: Session) -> bool:
