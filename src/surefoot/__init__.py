@@ -38,10 +38,8 @@ from .core.errors import (
     ValueRefused,
 )
 from .core.outcome import Confirmed, InDoubt
-from .effects.attempt import Attempt
 from .effects.effect import Effect, compensate, effect
-from .effects.reading import Reading, Unsuccessful
-from .effects.transactional import create_receipts_table, same_transaction
+from .effects.same_transaction import same_transaction
 from .runtime.app import Surefoot
 from .runtime.budgets import spend
 from .runtime.children import Child, call, start_child
@@ -54,6 +52,9 @@ from .runtime.view import RunView
 
 if TYPE_CHECKING:
     from .credentials import Credential
+    from .effects.attempt import Attempt
+    from .effects.reading import Reading, Unsuccessful
+    from .effects.transactional import create_receipts_table
     from .runtime.approvals import approve
     from .runtime.decisions import ApprovalView
     from .runtime.schedules import ScheduleView
@@ -139,22 +140,22 @@ __all__ = [
 ]
 
 
+_LAZY = {
+    "ApprovalView": "runtime.decisions",
+    "Attempt": "effects.attempt",
+    "Credential": "credentials",
+    "Reading": "effects.reading",
+    "ScheduleView": "runtime.schedules",
+    "Unsuccessful": "effects.reading",
+    "approve": "runtime.approvals",
+    "create_receipts_table": "effects.transactional",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """What most programs never use is imported when it is first asked for."""
-    if name == "Credential":
-        from .credentials import Credential
+    """What most programs never name is imported when it is first asked for."""
+    from importlib import import_module
 
-        return Credential
-    if name == "approve":
-        from .runtime.approvals import approve
-
-        return approve
-    if name == "ApprovalView":
-        from .runtime.decisions import ApprovalView
-
-        return ApprovalView
-    if name == "ScheduleView":
-        from .runtime.schedules import ScheduleView
-
-        return ScheduleView
-    raise AttributeError(f"module 'surefoot' has no attribute {name!r}")
+    if name not in _LAZY:
+        raise AttributeError(f"module 'surefoot' has no attribute {name!r}")
+    return getattr(import_module(f".{_LAZY[name]}", __name__), name)

@@ -14,7 +14,7 @@ import pytest
 
 from surefoot import UsageError, receivers
 from surefoot.core.contract import Meaning
-from surefoot.effects.attempt import SCOPE_NAMES
+from surefoot.effects.scope import SCOPE_NAMES
 from surefoot.receivers import Class, Do, KeyPlace, Level, LookupKind, Receiver
 from surefoot.receivers.check import check
 from surefoot.receivers.load import FOLDER, decode

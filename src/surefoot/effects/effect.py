@@ -9,7 +9,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from ..core import perform
 from ..core.approval import EffectRequest
@@ -26,15 +26,24 @@ from ..runtime.outside import finders, outside_session
 from ..runtime.scope import current
 from ..runtime.session import Session
 from ..runtime.step import Named, check_function, first_name, refuse_lost_context, seconds_of
-from .attempt import Scope, pin_scope
-from .transactional import SameTransaction
-from .use import UNSTORABLE, EffectUse
+from .same_transaction import SameTransaction
+from .scope import Scope, pin_scope
+
+if TYPE_CHECKING:
+    from .use import EffectUse
 
 P = ParamSpec("P")
 R = TypeVar("R")
 DEFAULT_TIMEOUT_SECONDS = 30.0
 DEFAULT_BUDGET_SECONDS = 900.0
 _effects: dict[str, Effect[..., Any] | None] = {}
+
+
+def use_of(*use: Any, **options: Any) -> EffectUse:
+    """An `EffectUse`; what sends and reads answers is imported when an effect is first used."""
+    from .use import EffectUse
+
+    return EffectUse(*use, **options)
 
 
 class Effect(Named, Generic[P, R]):
@@ -201,7 +210,7 @@ class Effect(Named, Generic[P, R]):
         owner = args[0] if self.is_method else None
         _ = self.codec  # a receipt that could not be read back is refused before anything is sent
         bound = self.arguments.bind(args[self.skip - 1 :], kwargs)
-        return EffectUse(self, branch, self.arguments.encode(bound), self._identity_of(bound), owner)
+        return use_of(self, branch, self.arguments.encode(bound), self._identity_of(bound), owner)
 
     def pinned_scope(self) -> tuple[tuple[str, str], ...]:
         """Where a request of this effect goes now; compared with the intent before each resend."""
@@ -272,7 +281,7 @@ class Effect(Named, Generic[P, R]):
         session, branch = self._place_of_undo()
         bound = self.arguments.bind((confirmed.receipt,), {})
         identity = f"compensate:{confirmed.effect}"
-        use = EffectUse(self, branch, self.arguments.encode(bound), identity, None, compensates=confirmed.effect)
+        use = use_of(self, branch, self.arguments.encode(bound), identity, None, compensates=confirmed.effect)
         if self.is_async:
             return self._undo_async(session, use)
         session.enter(branch, self.name)
@@ -304,6 +313,8 @@ class Effect(Named, Generic[P, R]):
     # --- ends -------------------------------------------------------------------------------------------------------
 
     def _confirmed(self, settled: Settled) -> Confirmed[R]:
+        from .use import UNSTORABLE
+
         if settled.reason.startswith(UNSTORABLE):
             raise ValueRefused(f"effect {self.name!r} happened, but its receipt", "", settled.reason[len(UNSTORABLE) :])
         content = bytes(settled.receipt)
@@ -348,7 +359,7 @@ def find_call(record: EffectRecord, request: bytes, branch: Branch) -> EffectUse
     if held is None or held.is_method:
         return None
     identity = "" if record.identity.startswith("run:") else record.identity
-    return EffectUse(held, branch, request, identity, None, compensates=record.compensates)
+    return use_of(held, branch, request, identity, None, compensates=record.compensates)
 
 
 finders.append(find_call)

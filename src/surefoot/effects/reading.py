@@ -7,7 +7,6 @@ network here, since an answer that is still on its way may never end: an unread 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, cast
 
@@ -53,8 +52,7 @@ class Says(StrEnum):
     IN_DOUBT = "in_doubt"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one attempt, as far as an answer or an exception tells.
 
     `code` is the code that the contract names, `status` the HTTP status (0 without an answer), `body` the decoded JSON
@@ -79,12 +77,11 @@ class Unsuccessful(SurefootError):
         self.reading = reading
 
 
-@dataclass(frozen=True, kw_only=True)
-class HttpAnswer:
+class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """An answer of any library. `is_read` is False when its body has not arrived here yet."""
 
     status: int
-    headers: dict[str, str] = field(default_factory=dict[str, str])
+    headers: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     body: Any = None
     codes: tuple[str, ...] = ()
     is_read: bool = True
@@ -240,7 +237,7 @@ def error_answer(error: BaseException) -> HttpAnswer | None:
     codes = _own_codes(error, status or (answer.status if answer else 0))
     if answer is not None:
         body = answer.body if answer.body is not None else decoded(attribute(error, "body"))
-        return replace(answer, body=body, codes=codes, is_error=True)
+        return msgspec.structs.replace(answer, body=body, codes=codes, is_error=True)
     if not status and not codes:
         return None
     content, _ = _content_of(error)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Coroutine, Generator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+import msgspec
 from msgspec.structs import force_setattr, replace
 
 from ..core import child as core
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-@dataclass(frozen=True)
-class Child(Generic[R]):
+class Child(msgspec.Struct, Generic[R], frozen=True):
     """A run that this run has started: `child.result()` in a `def` workflow, `await child` in an `async def` one."""
 
     id: str

@@ -7,8 +7,9 @@ released. A lost lease and a store that failed write nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from ..core import flows, perform
 from ..core.child import children_of
@@ -48,8 +49,7 @@ def warn(message: str, *values: object) -> None:
     logging.getLogger("surefoot").warning(message, *values)
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """A checked request to run something: nothing about it can fail any more but the store and the world."""
 
     workflow: Workflow[..., Any]
@@ -62,8 +62,7 @@ class Plan:
     """It runs inside an engine, which waits in its place: the run is given back whenever it would wait."""
 
 
-@dataclass
-class Ending:
+class Ending(msgspec.Struct):
     """How a run's function ended: what to write, and what the caller of `run` gets."""
 
     do: RunDo | None

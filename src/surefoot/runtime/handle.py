@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from ..core.errors import RunNotFound, RunWaiting, UsageError
 from ..core.run import FINAL, Run, RunStatus
@@ -21,15 +22,14 @@ if TYPE_CHECKING:
 POLL_SECONDS_MIN, POLL_SECONDS_MAX = 0.005, 0.2
 
 
-@dataclass
-class Handle:
+class Handle(msgspec.Struct):
     """A run in the background."""
 
     id: str
     owner: Surefoot
     thread: threading.Thread | None = None
     task: asyncio.Task[Any] | None = None
-    outcome: list[tuple[bool, Any]] = field(default_factory=list[tuple[bool, Any]])
+    outcome: list[tuple[bool, Any]] = msgspec.field(default_factory=list[tuple[bool, Any]])
     workflow: Workflow[..., Any] | None = None
 
     def result(self, timeout: float | None = None) -> Any:

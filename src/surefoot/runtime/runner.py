@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from ..core import flows, perform
@@ -48,8 +48,7 @@ if TYPE_CHECKING:
 OUTWAIT_SECONDS_MIN, OUTWAIT_SECONDS_MAX = 0.05, 0.4
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True):
     """A run that a worker of this process has taken; `calls` was counted before."""
 
     run: Run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -10,8 +9,7 @@ import msgspec
 from ..core.run import FINAL, Run, RunStatus
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunView:
+class RunView(msgspec.Struct, frozen=True, kw_only=True):
     """A run. Instants are seconds since the epoch; `result` is plain JSON (None until it succeeded)."""
 
     id: str
