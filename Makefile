@@ -5,6 +5,7 @@
 #   make check   lint, types, house rules, documentation
 #   make fix     what ruff can put right by itself
 #   make bench   speed and size beside the raw limit          (make bench-peers adds the environments of other engines)
+#   make targets published agents, killed: docs/kill-anywhere.md   (make target-skyvern: Skyvern, which needs Chromium and ffmpeg)
 #   make clean   remove everything that the targets above made, results included
 
 SHELL   := /bin/bash
@@ -21,7 +22,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lint types docs fix bench bench-peers clean
+.PHONY: help demo test check lint types docs fix bench bench-peers targets target-skyvern clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -54,9 +55,16 @@ bench: $(VENV)/.installed-dev
 bench-peers: $(VENV)/.installed-dev
 	$(BIN)/python -m bench.peers install $(ARGS)
 
+targets: $(VENV)/.installed-dev
+	$(BIN)/python -m targets run --by targets $(ARGS)
+
+# AGPL: installed into an environment of its own, started as a program, never imported by us.
+target-skyvern: $(VENV)/.installed-dev
+	$(BIN)/python -m targets run skyvern $(ARGS)
+
 clean:
-	rm -rf $(VENV) .venv-tool build dist .pytest_cache .ruff_cache .hypothesis bench/.envs bench/results surefoot-demo
-	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	rm -rf $(VENV) .venv-tool build dist .pytest_cache .ruff_cache .hypothesis bench/.envs targets/.envs bench/results surefoot-demo
+	find src tests bench targets -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # One stamp per extra: the demo does not wait for the test tools. Both are made again when pyproject.toml changes.
 $(VENV)/.installed-demo: pyproject.toml | $(VENV)/bin/activate

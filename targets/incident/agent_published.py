@@ -1,0 +1,15 @@
+"""The incident agent as it is usually written: `surefoot/demo/agents/plain.py`, which does not import Surefoot."""
+
+import runpy
+from importlib.util import find_spec
+from pathlib import Path
+
+spec = find_spec("surefoot.demo")
+assert spec is not None and spec.origin is not None
+AGENTS = str(Path(spec.origin).parent)
+
+if __name__ == "__main__":
+    import sys
+
+    sys.path.insert(0, AGENTS)
+    runpy.run_module("agents.plain", run_name="__main__", alter_sys=True)
