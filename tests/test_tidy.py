@@ -31,7 +31,7 @@ TIERS = (
     ("runtime",),
     ("effects", "receivers"),
     ("http", "inbox", "outbox", "credentials"),
-    ("integrations", "cli", "web", "demo"),
+    ("integrations", "inside", "cli", "web", "demo"),
 )
 TIER_OF = {folder: number for number, tier in enumerate(TIERS) for folder in tier}
 SEEN_BESIDES_TIERS = {
@@ -41,6 +41,7 @@ SEEN_BESIDES_TIERS = {
     "cli": {"demo", "crashtest", ""},  # commands that only start them
     "web": {""},
     "integrations": {""},
+    "inside": {""},
 }
 """The empty name is the package itself, that is its public names."""
 
