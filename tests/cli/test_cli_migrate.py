@@ -71,6 +71,13 @@ def test_a_new_database_gets_its_tables_once(url: str, cli: Command) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("look", [("runs",), ("doctor",), ("doubts",), ("show", "nobody")])
+def test_looking_at_a_database_without_a_store_makes_none(url: str, cli: Command, look: tuple[str, ...]) -> None:
+    looked = cli(*look)
+    assert looked.code == 4 and "no store in that database" in looked.err and "surefoot migrate" in looked.err
+    assert schemas(url) == 0
+
+
 def test_an_older_store_is_named_and_brought_up_to_date(
     url: str, cli: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

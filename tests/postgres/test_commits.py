@@ -15,9 +15,11 @@ from msgspec.structs import replace
 from surefoot.core.digest import blob_hash
 from surefoot.core.effect import Do
 from surefoot.core.errors import CommitUnknown, NotCommitted
+from surefoot.core.schedule import Schedule, SetSchedule
 from surefoot.core.writes import Answer, Verdict, Write
 from surefoot.runtime.committer import Committer, Pending
 from surefoot.stores.postgres.store import ATTEMPTS_MAX, PostgresStore
+from surefoot.testing.contract_desk import letter, limit, queued, rows
 from surefoot.testing.place import Place, slots
 from surefoot.testing.postgres import PrivatePostgres
 from tests.postgres.proxy import Proxy
@@ -40,6 +42,7 @@ BEGIN
 END $$;
 """
 TABLES = ("runs", "entries", "effects", "owners", "blobs")
+FLEET_TABLES = ("queue", "queues", "schedules", "mail")
 
 
 def run_sql(url: str, statement: str) -> None:
@@ -115,6 +118,43 @@ def test_an_error_at_any_statement_leaves_the_batch_once_or_not_at_all(
         assert tries == {"40001": 1, "40P01": 1}.get(code, 3)
         assert [answer.verdict for answer in answers] == [Verdict.DONE] * 6
         assert slots(store) == ["a", "pay", "big", "b"] and store.check() == []
+        store.close()
+
+
+@pytest.mark.parametrize("table", FLEET_TABLES)
+@pytest.mark.parametrize("moment", ["in the statement", "at commit"])
+def test_an_error_at_a_fleet_s_statement_leaves_its_batch_once_or_not_at_all(
+    table: str, moment: str, postgres_url: str
+) -> None:
+    for number, code in enumerate(("40001", "40P01", "57014", "57P01", "23514")):
+        url = f"{postgres_url}?surefoot_schema=s{number}"
+        place = Place(lambda: PostgresStore(url), fresh=lambda: place)  # noqa: B023
+        store = PostgresStore(url)
+        plant(postgres_url, f"s{number}", table, moment, code, 2)
+        nightly = Schedule(
+            name="nightly", workflow="w", version="", arguments=b"{}", args_digest=b"", queue="mails", every=60.0
+        )
+        batch = [
+            place.join(),
+            queued(place, "r"),
+            letter(place, "m1"),
+            limit(place, concurrency=2),
+            SetSchedule(schedule=nightly, stamp=next(place.stamps)),
+        ]
+        for tries in range(1, 5):
+            try:
+                answers = store.transact(batch, again=tries > 1)
+                break
+            except CommitUnknown:
+                assert code in ("57014", "57P01") or tries > 1
+            except NotCommitted:
+                assert code == "23514" and tries == 1 and store.find_run("r") is None and rows(store) == {}
+        assert tries == {"40001": 1, "40P01": 1}.get(code, 3)
+        assert [answer.verdict for answer in answers] == [Verdict.DONE] * 5
+        assert set(rows(store)) == {"r"} and [mail.id for mail in store.board.read_mail("r")] == ["m1"]
+        assert [queue.name for queue in store.board.find_queues()] == ["mails"]
+        assert [schedule.name for schedule in store.board.find_schedules()] == ["nightly"]
+        assert store.check() == []
         store.close()
 
 

@@ -27,6 +27,7 @@ from .shapes import EffectRow, EvidenceRow, RunRow
 from .text import shell
 
 DEFAULT_DB = "agents.db"
+POSTGRES = ("postgresql://", "postgres://")
 VARIABLE = "SUREFOOT_DB"
 EVERYTHING = 1 << 31
 KEY_SHOWN = 12
@@ -41,6 +42,8 @@ def check_exists(url: str) -> None:
     """Raises Failed unless there is something to open."""
     if url in ("memory:", ":memory:"):
         raise Failed(Exit.BAD_INPUT, "memory: holds nothing that another process could look at; give --db a file")
+    if url.startswith(POSTGRES):
+        check_schema_exists(url)
     if "://" in url and not url.startswith("sqlite:///"):
         return
     path = Path(url.removeprefix("sqlite:///"))
@@ -52,6 +55,20 @@ def check_exists(url: str) -> None:
         raise Failed(Exit.NOT_FOUND, f"no store at {url!r} ({reason}); {hint}") from None
     if path.is_file() and not size:
         raise Failed(Exit.NOT_FOUND, f"{url!r} is an empty file, not a store; {hint}")
+
+
+def check_schema_exists(url: str) -> None:
+    """Raises Failed unless the database holds a store; looking at one never makes it."""
+    try:
+        from ..stores.postgres.schema import find_version
+    except ImportError:
+        return  # opening it says how to install the driver
+    if not find_version(url):
+        raise Failed(
+            Exit.NOT_FOUND,
+            "there is no store in that database; `surefoot migrate` makes one, and so does the first "
+            "`Surefoot(url)` of a program. If there should be one, look at the database's name and ?surefoot_schema=",
+        )
 
 
 class Standing(msgspec.Struct, frozen=True):

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from ..core.ids import check_id
 from ..runtime.app import open_store
-from .desk import check_exists
+from .desk import POSTGRES, check_exists
 from .exits import Exit, Failed
 from .page import Page
 from .shapes import Migrated
-
-POSTGRES = ("postgresql://", "postgres://")
 
 
 def migrate_store(url: str, *, check: bool, grant: str | None = None) -> Migrated:
