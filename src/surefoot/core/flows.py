@@ -66,9 +66,11 @@ class RunState:
         self.root = self.replay.root
         self.open_effects: dict[str, Taken] = {}
         self.grants = Grants()
-        self.cut: set[str] = set()
+        self.cut = self.replay.cut
         self.begin: Callable[[Begun], None] = _go_on
         """Called before anything new begins; raises what stops the run there: it was cancelled, its budget is spent."""
+        self.catch_up: Callable[[Branch], Flow[None]] = _wait_for_nobody
+        """Lets what runs beside it read what is recorded in a branch's call scope, as long as somebody may."""
 
     def is_settled(self) -> bool:
         """True if nothing is open, and nothing that was recorded is unread."""
@@ -79,6 +81,7 @@ class Begun(StrEnum):
     """What is about to begin: nothing of it is recorded yet. A resend belongs to an effect that was begun."""
 
     STEP = "step"
+    CALL = "call"
     EFFECT = "effect"
     RESEND = "resend"
     UNDO = "undo"
@@ -88,6 +91,11 @@ class Begun(StrEnum):
 
 def _go_on(begun: Begun) -> None:
     """Nothing stops it."""
+
+
+def _wait_for_nobody(branch: Branch) -> Flow[None]:
+    return
+    yield  # pragma: no cover
 
 
 class Call(Protocol):

@@ -7,10 +7,12 @@ effect of that branch is sent. The recorded position is only a witness for repor
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from enum import IntEnum
 
 import msgspec
 
+from . import calls
 from .digest import chain_link, chain_seed
 from .errors import Damaged, Diverged
 from .ids import branch_of, slot_of
@@ -112,14 +114,16 @@ def verify(run_id: str, entries: list[Entry]) -> Head:
 class Branch:
     """One line of a run's code: the root, or a child made by gather, a task or `first`."""
 
-    __slots__ = ("busy", "children", "counts", "ordinal", "path", "prefix", "stopped")
+    __slots__ = ("busy", "children", "counts", "known", "ordinal", "path", "prefix", "stopped")
 
     def __init__(self, path: str, prefix: tuple[int, ...] = ()) -> None:
         """`counts`: how often each name was asked for here; `busy`: what is in flight here, for misuse reports.
 
         `stopped`: what this branch, and only it, has to raise again if its code swallowed it. `prefix` and `ordinal`
-        order what happens by its place in the code.
+        order what happens by its place in the code. What is done in a `known` one was asked for by a recorded answer,
+        so it is on the recorded path whatever else was asked for yet.
         """
+        self.known = False
         self.prefix, self.ordinal = prefix, 0
         self.path = path
         self.counts: dict[str, int] = {}
@@ -152,12 +156,20 @@ class Replay:
         self.run_id = run_id
         self._recorded: dict[str, Entry] = {}
         self._unread: dict[str, int] = {}
-        self.root = Branch("")
-        self._opened: dict[str, Branch] = {"": self.root}
+        self.root, self.calls = Branch(""), Branch(calls.ROOT)
+        self._opened: dict[str, Branch] = {"": self.root, calls.ROOT: self.calls}
+        self.cut: set[str] = set()
         self._optional: set[str] = set()
+        self._tries: dict[str, list[Entry]] = {}
+        self._tries_read: dict[str, int] = {}
+        self._places: list[int] = []
         for entry in entries:
             if entry.kind == EntryKind.MARK and entry.slot.startswith(SPENT):
                 continue
+            if entry.kind == EntryKind.MARK and calls.is_try(entry.slot):
+                self._tries.setdefault(calls.slot_of_try(entry.slot), []).append(entry)
+                continue
+            self._places.append(entry.seq)
             if entry.slot not in self._recorded:
                 if tentative and _FAMILY[entry.kind] != "effect" and _within(entry.seq, tentative):
                     self._optional.add(entry.slot)
@@ -174,6 +186,39 @@ class Replay:
         if self._recorded:
             self._opened[path] = child
         return child
+
+    def open_scope(self, parent: Branch, name: str) -> Branch:
+        """The call scope below `parent` that is opened now; the second one of its name is another."""
+        count = parent.counts.get(f"scope {name}", 0)
+        parent.counts[f"scope {name}"] = count + 1
+        path = slot_of(parent.path, calls.in_path(name), count)
+        scope = Branch(path, self.root.next_place())
+        self._opened[path] = scope
+        return scope
+
+    def open_beside(self, scope: Branch, text: str, *, known: bool) -> Branch:
+        """A branch for one thing that is done for a call scope, found by what it is and not by when it is done."""
+        branch = Branch(f"{scope.path}[{calls.in_path(text)}]", self.root.next_place())
+        self._opened[branch.path] = branch
+        branch.known = known
+        return branch
+
+    def next_try(self, slot: str) -> Entry | None:
+        """The next failed attempt at this call, if the run went on to something else after it, and so acted on it."""
+        read = self._tries_read.get(slot, 0)
+        tries = self._tries.get(slot, ())
+        if read >= len(tries):
+            return None
+        held = self._recorded.get(slot)
+        later = bisect_right(self._places, tries[read].seq)
+        if later == len(self._places) or (held is not None and self._places[later] == held.seq):
+            return None
+        self._tries_read[slot] = read + 1
+        return tries[read]
+
+    def count_tries(self, slot: str) -> int:
+        """How many failed attempts at this call are recorded."""
+        return len(self._tries.get(slot, ()))
 
     def opened(self, path: str) -> Branch:
         """The branch with this path, if replay has opened it, else one that stands for it."""
@@ -229,29 +274,55 @@ class Replay:
         slots = (slot_of(branch.path, name, occurrence) for name in names[1:])
         return next((slot for slot in slots if slot in self._recorded), "")
 
-    def may_send(self, branch: Branch, asked: str) -> None:
-        """Raises Diverged while a recorded entry of this branch, or of a child that was never opened, is unread."""
-        self._refuse_stray(branch, "an effect would be sent", asked)
+    def may_send(self, branch: Branch, asked: str, *, undoes: bool = False) -> None:
+        """Raises Diverged while a recorded entry of this branch, or of a child that was never opened, is unread.
+
+        So it does for the branch's call scope, unless the effect undoes another: then nobody reads there any more.
+        """
+        branches = [branch] if undoes or branch.known else [branch, self.call_scope(branch)]
+        self._refuse_stray(branches, "an effect would be sent", asked)
 
     def may_wait(self, branch: Branch, asked: str) -> None:
         """Raises Diverged likewise: code that changed would wait for a message that nobody sends, and read it."""
-        self._refuse_stray(branch, "a message would be waited for", asked)
+        self._refuse_stray([branch], "a message would be waited for", asked)
 
-    def _refuse_stray(self, branch: Branch, what: str, asked: str) -> None:
-        stray = self._stray(branch) if self._recorded else []
+    def _refuse_stray(self, branches: list[Branch], what: str, asked: str) -> None:
+        stray = [path for branch in branches for path in self._stray(branch)] if self._recorded else []
         if stray:
             unread = [e.text() for e in self._recorded.values() if branch_of(e.slot) in stray]
             what = f"{what} while recorded entries of its branch were not asked for"
             raise Diverged(self.run_id, what, unread, asked)
 
     def _stray(self, branch: Branch) -> list[str]:
-        return [path for path, count in self._unread.items() if count and self._nearest_opened(path) == branch.path]
+        stray = [path for path, count in self._unread.items() if count and self._nearest_opened(path) == branch.path]
+        return [path for path in stray if not self._is_cut(path)] if self.cut and stray else stray
+
+    def _is_cut(self, path: str) -> bool:
+        """True if all that is unread in this call scope was asked for by branches that were cancelled here."""
+        if not calls.is_scope(path):
+            return False
+        unread = [entry for entry in self._recorded.values() if branch_of(entry.slot) == path]
+        asked_by = [calls.asker(entry.slot, entry.value) for entry in unread]
+        return all(any(by == cut or by.startswith(f"{cut}.") for cut in self.cut) for by in asked_by)
 
     def _nearest_opened(self, path: str) -> str:
         """The branch itself, or the nearest one above it that the code has opened."""
         while path not in self._opened:
-            path = path.rpartition(".")[0]
+            path = calls.above(path)
         return path
+
+    def call_scope(self, branch: Branch) -> Branch:
+        """The call scope that a branch belongs to: the run's own, unless one was opened."""
+        path = calls.scope_path(branch.path)
+        return branch if path == branch.path else self.opened(path)
+
+    def lags(self, branch: Branch) -> bool:
+        """True while recorded entries of this branch's call scope, or of one below that is yet to open, are unread."""
+        return bool(self._recorded) and not branch.known and bool(self._stray(self.call_scope(branch)))
+
+    def may_call(self, branch: Branch, asked: str) -> None:
+        """Raises Diverged while such entries are unread: an answer that nobody recorded would take their place."""
+        self._refuse_stray([self.call_scope(branch)], "a call would be made", asked)
 
     def unread(self) -> list[Entry]:
         """Entries that the code has not asked for, in recorded order."""

@@ -12,6 +12,7 @@ from decimal import Decimal
 import msgspec
 
 from .budget import Budget, Spent
+from .calls import Called, is_call, is_try, unpack
 from .errors import BudgetExceeded
 from .flows import Begun
 from .journal import SPENT, Entry, EntryKind
@@ -28,6 +29,10 @@ class Used:
         intents = set[str]()
         for entry in entries:
             match entry.kind:
+                case EntryKind.STEP if is_call(entry.slot):
+                    self.attempts += entry.attempts
+                    called, _ = unpack(entry.value, entry.slot)
+                    self.add(spent_of(called))
                 case EntryKind.STEP | EntryKind.FAILURE:
                     self.attempts += entry.attempts
                 case EntryKind.INTENT:
@@ -35,6 +40,8 @@ class Used:
                     self.attempts += 1
                 case EntryKind.OUTCOME:
                     self.attempts += entry.attempts - (entry.slot in intents)
+                case _ if is_try(entry.slot):
+                    self.attempts += entry.attempts
                 case _ if is_spending(entry):
                     self.add(msgspec.json.decode(entry.value, type=Spent))
                 case _:
@@ -44,6 +51,11 @@ class Used:
         """Count one report."""
         self.tokens += spent.tokens
         self.money += spent.money or 0
+
+
+def spent_of(called: Called) -> Spent:
+    """What a call counts for."""
+    return Spent(tokens=called.usage.total if called.usage is not None else 0, money=called.money)
 
 
 def is_spending(entry: Entry) -> bool:
@@ -62,7 +74,7 @@ class Meter:
 
     def begin(self, begun: Begun, now: float) -> BudgetExceeded | None:
         """Count what begins now, unless it may not."""
-        attempt = begun in (Begun.STEP, Begun.EFFECT)
+        attempt = begun in (Begun.STEP, Begun.CALL, Begun.EFFECT)
         limit = self.budget.attempts
         exceeded = self.over(now)
         if exceeded is None and attempt and limit is not None and self.used.attempts >= limit:

@@ -52,7 +52,9 @@ def perform(state: RunState, call: EffectCall) -> Flow[tuple[Effect | None, Sett
         return None, _decode_settled((yield from unspill(entry.value)))
     if entry is None:
         state.begin(Begun.UNDO if call.compensates else Begun.EFFECT)
-        state.replay.may_send(call.branch, f"effect {slot}({preview})")
+        if not call.compensates and state.replay.lags(call.branch):
+            yield from state.catch_up(call.branch)
+        state.replay.may_send(call.branch, f"effect {slot}({preview})", undoes=bool(call.compensates))
         key = derive_key(state.namespace, call.identity or f"run:{state.run_id}:{slot}")
     else:
         slot, key = entry.slot, entry.value.decode()

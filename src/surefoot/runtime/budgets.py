@@ -32,9 +32,7 @@ def spend(*, tokens: int = 0, money: Any = None) -> None:
         return
     session, branch = scope.session, scope.branch
     if branch is None:
-        slot = f"{SPENT}{session.state.fence}.{next(session.reports)}"
-        session.report(Draft(EntryKind.MARK, slot, b"", "", msgspec.json.encode(spent), 0.0))
-        _count(session, spent)
+        report(session, spent)
         if scope is session.step_scope and isinstance(session.stopped, OverBudget):
             raise session.stopped
         return
@@ -46,12 +44,20 @@ def spend(*, tokens: int = 0, money: Any = None) -> None:
         raise session.stop(error, branch) from None
     if entry is None:
         session.report(Draft(EntryKind.MARK, slot, b"", "", msgspec.json.encode(spent), 0.0))
-        _count(session, spent)
+        count(session, spent)
         if session.stopped is not None:
             raise session.stopped
 
 
-def _count(session: Session, spent: Spent) -> None:
+def report(session: Session, spent: Spent) -> None:
+    """Queue a report from a body, in an entry of its own, and count it."""
+    slot = f"{SPENT}{session.state.fence}.{next(session.reports)}"
+    session.report(Draft(EntryKind.MARK, slot, b"", "", msgspec.json.encode(spent), 0.0))
+    count(session, spent)
+
+
+def count(session: Session, spent: Spent) -> None:
+    """Count it against the run's budget; what passes it stops the run at whatever it begins next."""
     meter = session.meter
     if meter is None:
         return

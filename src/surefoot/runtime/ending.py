@@ -134,6 +134,8 @@ def waits_of(session: Session) -> tuple[Waits, ...]:
 def stopped_by(session: Session, error: BaseException | None) -> BaseException | None:
     """What ended the function. A signal counts even if it was swallowed; a run whose time is up waits no longer."""
     stopped = session.stopped or error
+    if session.suspended and (stopped is None or isinstance(stopped, Exception)):
+        stopped = next(iter(session.suspended.values()))  # a framework told its model of it, and went on
     return (session.over_budget() or stopped) if isinstance(stopped, Suspend) else stopped
 
 

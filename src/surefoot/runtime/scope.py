@@ -13,13 +13,16 @@ if TYPE_CHECKING:
 
 
 class Scope:
-    """A branch of a run, or (`branch` is None) the inside of a step's body."""
+    """A branch of a run, or (`branch` is None) the inside of a step's body.
 
-    __slots__ = ("branch", "session")
+    A `loose` one is a call scope: tasks that are started in it belong to a framework, which may order them as it likes.
+    """
 
-    def __init__(self, session: Session, branch: Branch | None) -> None:
-        """Made when a run starts, a branch is opened, or a body runs."""
-        self.session, self.branch = session, branch
+    __slots__ = ("branch", "loose", "session")
+
+    def __init__(self, session: Session, branch: Branch | None, *, loose: bool = False) -> None:
+        """Made when a run starts, a branch or a call scope is opened, or a body runs."""
+        self.session, self.branch, self.loose = session, branch, loose
 
 
 current: ContextVar[Scope | None] = ContextVar("surefoot_scope", default=None)

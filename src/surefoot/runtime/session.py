@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import force_setattr
 
+from ..core.calls import is_scope
 from ..core.commands import (
     AskReceiver,
     Command,
@@ -51,7 +52,7 @@ from ..core.journal import Branch, Draft
 from ..core.meter import Meter
 from ..core.outcome import Answered, InDoubt
 from ..core.run import Run, Waits
-from ..core.writes import Answer, Append, ClaimRun, StartRun, TakeEffect, Write
+from ..core.writes import Answer, Append, Blobs, ClaimRun, StartRun, TakeEffect, Write
 from .committer import Pending
 from .engine import Engine
 from .scope import Scope, current
@@ -59,6 +60,7 @@ from .scope import Scope, current
 if TYPE_CHECKING:
     import asyncio
 
+    from .calls import Calls
     from .waiting import Contest
 
 T = TypeVar("T")
@@ -95,7 +97,7 @@ class Session:
         self.undoing = False
         self.queue = ""
         self.children: set[str] = set()
-        state.begin = self.begin
+        state.begin, state.catch_up = self.begin, self.catch_up
         self.compensations: list[tuple[tuple[int, ...], Callable[[], Any]]] = []
         self.body_scope, self.step_scope = Scope(self, None), Scope(self, None)
         self.meter: Meter | None = None
@@ -103,7 +105,10 @@ class Session:
         self.reports = itertools.count()
         self.tasks: set[asyncio.Task[Any]] = set()
         self.root_task: asyncio.Task[Any] | None = None
-        self.active = 0
+        self.active = self.calling = 0
+        self.loose: set[asyncio.Task[Any]] = set()
+        self.suspended: dict[str, Suspend] = {}
+        self.calls: Calls | None = None
         self.still: set[asyncio.Future[None]] = set()
         self.watch: asyncio.TimerHandle | None = None
         self.moves = 0
@@ -146,9 +151,15 @@ class Session:
         exceeded = None if self.meter is None else self.meter.over(self.engine.time())
         return None if exceeded is None else OverBudget(exceeded)
 
-    def report(self, draft: Draft) -> None:
+    def catch_up(self, branch: Branch) -> Flow[None]:
+        """Wait for those beside it that may still read what is recorded in the branch's call scope."""
+        from .calls import catch_up
+
+        yield from catch_up(self, branch)
+
+    def report(self, draft: Draft, blobs: Blobs = ()) -> None:
         """Queue an entry that a body reports, in order; a failure of the store stops the run at its next record."""
-        write = self.appending(Record(draft, wait=False))
+        write = self.appending(Record(draft, blobs, wait=False))
         self.engine.committer.submit(Pending(write, callback=self._piped))
 
     def check_stop(self) -> None:
@@ -176,6 +187,8 @@ class Session:
             error = Halt(error)
         if isinstance(error, Suspend) and branch is not self.state.root:
             branch.stopped = error
+            if is_scope(branch.path):
+                self.suspended.setdefault(branch.path, error)
         elif isinstance(error, Signal) and self.stopped is None:
             self.stopped = error
         return error
@@ -199,7 +212,8 @@ class Session:
         """Halts the run if a timer outside a step cut it short; see `tasks`."""
         from .tasks import refuse_timer
 
-        if self.state.run_id:
+        scope = current.get()
+        if self.state.run_id and not (scope is not None and scope.loose):
             refused = refuse_timer(error)
             if refused is not None:
                 raise self.stop(refused, branch) from None

@@ -64,9 +64,7 @@ def refuse_lost_context(name: str, what: str) -> None:
 
     Outside any run a step is a plain call: in the main thread, in an event loop, or when no run is live here.
     """
-    if _live_runs == 0 or threading.current_thread() is threading.main_thread():
-        return
-    if runs_loop():
+    if not has_lost_context():
         return
     raise UsageError(
         f"{what} {name!r} was called in thread {threading.current_thread().name!r}, which does not know of any run, "
@@ -74,6 +72,13 @@ def refuse_lost_context(name: str, what: str) -> None:
         "surefoot.map or asyncio.to_thread, or with contextvars.copy_context().run; for a plain call outside any run "
         f"use {name}.function(...)."
     )
+
+
+def has_lost_context() -> bool:
+    """True in a thread that was started without its maker's context, while runs are live in this process."""
+    if _live_runs == 0 or threading.current_thread() is threading.main_thread():
+        return False
+    return not runs_loop()
 
 
 def runs_loop() -> bool:

@@ -42,8 +42,8 @@ class RunTask(asyncio.Task[Any]):
         A timer around a step cancels the task while it is in the step's body: then `refuse_timer` decides where the
         cancellation leaves the body, since a timer inside the body catches its own.
         """
-        self.timed_out_by = _timer_on_stack()
         scope = self.held.get(current) if self.held is not None else None
+        self.timed_out_by = "" if scope is not None and scope.loose else _timer_on_stack()
         if self.timed_out_by and scope is not None and scope.branch is not None:
             scope.session.stop(_timer_refusal(self.timed_out_by), scope.session.state.root)
         return super().cancel(msg)
@@ -157,11 +157,18 @@ class _Factory:
     def __call__(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
         context = options.get("context")
         scope = current.get() if context is None else context.get(current)
-        if scope is not None and scope.branch is not None:
+        if scope is not None and scope.branch is not None and not scope.loose:
             return open_branch_task(scope.session, scope, loop, coroutine, **options)
-        if self.before is not None:
-            return self.before(loop, coroutine, **options)
-        return asyncio.Task(coroutine, loop=loop, **options)
+        before = self.before or _plain_task
+        task = before(loop, coroutine, **options)
+        if scope is not None and scope.loose:
+            scope.session.loose.add(task)
+            task.add_done_callback(scope.session.loose.discard)
+        return task
+
+
+def _plain_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+    return asyncio.Task(coroutine, loop=loop, **options)
 
 
 def install_factory(loop: asyncio.AbstractEventLoop) -> None:
@@ -197,15 +204,15 @@ def _suspend_if_quiet(session: Session, loop: asyncio.AbstractEventLoop, reason:
     session.watch = None
     if session.root_task is None or session.root_task.done() or not session.still:
         return
-    quiet = session.moves == moves and not session.active
-    if not quiet or not all(task.done() or _stands_still(session, task) for task in session.tasks):
+    quiet = session.moves == moves and not session.active and not session.calling
+    if not quiet or not all(task.done() or stands_still(session, task) for task in session.tasks | session.loose):
         session.watch = loop.call_later(QUIET_SECONDS, _suspend_if_quiet, session, loop, reason, session.moves)
         return
     session.stopped = session.stopped or Suspend(reason)
     session.root_task.cancel()
 
 
-def _stands_still(session: Session, task: asyncio.Task[Any]) -> bool:
+def stands_still(session: Session, task: asyncio.Task[Any]) -> bool:
     """True if the task waits for a person, a message, or another task of the run, and for nothing else."""
     waiter = getattr(task, "_fut_waiter", None)
     if waiter in session.still or isinstance(waiter, asyncio.Task) or type(waiter).__name__ == "_GatheringFuture":

@@ -15,6 +15,7 @@ from typing import Any, Self
 import msgspec
 
 from ..core import flows
+from ..core.calls import ROOT
 from ..core.errors import Suspend, UsageError
 from ..core.ids import branch_of
 from ..core.journal import Branch
@@ -167,7 +168,8 @@ def _open_contest(session: Session, paths: Sequence[str], bare: Sequence[bool]) 
 def is_replaying(session: Session, paths: Sequence[str]) -> bool:
     """True while something that these branches, or those below, have recorded is yet to be asked for."""
     unread = [f"{branch_of(entry.slot)}." for entry in session.state.replay.unread()]
-    return any(path == "" or place.startswith(f"{path}.") for place in unread for path in paths)
+    # a call scope is not a branch of anybody's: whoever runs beside may be the one that reads it
+    return any(path == "" or place.startswith((f"{path}.", ROOT)) for place in unread for path in paths)
 
 
 async def _catch_up(session: Session, tasks: Sequence[asyncio.Task[Any]], paths: Sequence[str]) -> None:
