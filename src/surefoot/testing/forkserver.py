@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
@@ -80,11 +80,15 @@ class Child:
 class ForkServer:
     """Starts children that run functions of `module`; a context manager. Several threads may use one."""
 
-    def __init__(self, module: str) -> None:
-        """`module` is imported in the server: by its dotted name, or from its path when it ends in `.py`."""
+    def __init__(self, module: str, *, python: str | None = None, env: Mapping[str, str] | None = None) -> None:
+        """`module` is imported in the server: by its dotted name, or from its path when it ends in `.py`.
+
+        With `python` the server runs in that interpreter, which needs not have Surefoot; `env` is all of its variables.
+        """
         mine, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "surefoot.testing.forkserver", str(theirs.fileno()), module]
-        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+        start = [sys.executable, "-m", "surefoot.testing.forkserver"] if python is None else [python, __file__]
+        command = [*start, str(theirs.fileno()), module]
+        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=env)
         theirs.close()
         self._socket = mine
         self._lock = threading.Lock()
