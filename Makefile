@@ -4,6 +4,7 @@
 #   make test    the whole test suite                         (WORKERS=0 for one process, ARGS="-k lease" to pick tests)
 #   make check   lint, types, house rules, documentation
 #   make fix     what ruff can put right by itself
+#   make test-pgbouncer   the store through a real pgbouncer (which has to be installed)
 #   make bench   speed and size beside the raw limit          (make bench-peers adds the environments of other engines)
 #   make targets published agents, killed: docs/kill-anywhere.md   (make target-skyvern: Skyvern, which needs Chromium and ffmpeg)
 #   make clean   remove everything that the targets above made, results included
@@ -22,7 +23,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lint types docs fix bench bench-peers targets target-skyvern clean
+.PHONY: help demo test test-pgbouncer check lint types docs fix bench bench-peers targets target-skyvern clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -32,6 +33,10 @@ demo: $(VENV)/.installed-demo
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations 10 $(ARGS)
+
+# Needs pgbouncer itself, which no package index carries: apt-get install pgbouncer.
+test-pgbouncer: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -q tests/pgbouncer/real_pgbouncer.py $(ARGS)
 
 check: lint types docs
 
