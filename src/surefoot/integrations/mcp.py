@@ -13,16 +13,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from datetime import timedelta
-from functools import partial
 from importlib import import_module
-from typing import Any, cast
+from typing import Any
 
 from ..core.contract import Contract, Promises
 from ..core.errors import NotSent, Refused, UsageError
-from ..core.ids import check_name, fill_identity
+from ..core.ids import check_id, check_name, fill_identity
 from ..effects.attempt import Attempt
-from ..effects.effect import DEFAULT_TIMEOUT_SECONDS, Effect
-from ..runtime.step import Step
+from ..effects.effect import DEFAULT_TIMEOUT_SECONDS
+from .gated import gate_async
 from .mcp_people import Answer, People
 from .mcp_rules import (
     META_EFFECT,
@@ -39,10 +38,13 @@ from .mcp_rules import (
     rule_of,
     shown,
 )
+from .toolcall import attempt
 
 __all__ = ["META_EFFECT", "META_KEY", "META_RUN", "READS", "DurableClient", "Rule", "durable"]
 
 INPUT_ROUNDS_MAX = 10
+ANSWERS = "(answers)"
+"""Where a round's recorded arguments hold what people said."""
 
 
 def durable(
@@ -149,32 +151,30 @@ class DurableClient:
     ) -> Result:
         """One request and its answer, recorded. A round of input is a call of its own, with a key of its own."""
 
-        async def call(attempt: Attempt, arguments: Result, said: Result) -> Result:
-            marks = {META_KEY: attempt.key, META_RUN: attempt.record.run if attempt.record else ""}
+        async def call() -> Result:
+            if rule.contract is None:
+                return await self._send(tool, arguments, None, {**options, **said})
+            now = attempt()
+            marks = {META_KEY: now.key, META_RUN: now.record.run if now.record else ""}
             sent = {**options, **said, "meta": {**options["meta"], **marks}}
             # an MCP session posts listings, notices and answers to one path; it never repeats a call by itself
-            with attempt.more_requests():
-                return read_result(await self._send(tool, arguments, attempt.timeout, sent), rule)
+            with now.more_requests():
+                return read_result(await self._send(tool, arguments, now.timeout, sent), rule)
 
-        async def read(arguments: Result, said: Result) -> Result:
-            return await self._send(tool, arguments, None, {**options, **said})
-
-        async def ask(attempt: Attempt, arguments: Result, said: Result) -> Result | None:
-            wanted = rule.ask_arguments(arguments, attempt.key) if rule.ask_arguments else arguments
-            answer = await self._send(rule.ask, wanted, attempt.timeout, {"meta": {META_KEY: attempt.key}})
+        async def ask(now: Attempt) -> Result | None:
+            wanted = rule.ask_arguments(arguments, now.key) if rule.ask_arguments else arguments
+            answer = await self._send(rule.ask, wanted, now.timeout, {"meta": {META_KEY: now.key}})
             found = (rule.found or shown)(answer)
             return None if found is None else found_result(found)
 
-        name = f"mcp:{self._server}:{tool}{number}"
-        if rule.contract is None:
-            return await cast("Any", Step(read, name=name)(arguments, said))
-        identity = None if rule.identity is None else fill_identity(rule.identity, arguments) + number
-        fixed = None if identity is None else partial(_always, identity)
-        effect = Effect(call, rule.contract, identity=fixed, timeout=rule.timeout or self._timeout, name=name)
+        how: dict[str, Any] = {} if rule.contract is None else {"timeout": rule.timeout or self._timeout}
+        if rule.identity is not None:
+            how["identity"] = check_id(fill_identity(rule.identity, arguments) + number, "identity")
         if rule.ask:
-            effect.lookup(cast("Any", ask))
+            how["lookup"] = ask
+        recorded = {**arguments, ANSWERS: said} if said else arguments
         try:
-            return await cast("Any", effect(arguments, said))
+            return await gate_async(f"mcp:{self._server}:{tool}{number}", rule.contract, recorded, call, **how)
         except Refused as refused:
             return {"content": [{"type": "text", "text": refused.reason}], "isError": True}
 
@@ -194,7 +194,3 @@ class DurableClient:
             if isinstance(told, NotSent):
                 await self._client.list_tools()  # this session's listing is stale, which is why it was turned away
             raise told from error
-
-
-def _always(identity: str, **arguments: Any) -> str:
-    return identity

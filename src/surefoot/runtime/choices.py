@@ -122,10 +122,22 @@ def wait_for(name: str, type: Any = Any, *, within: timedelta | float | None = N
     and the run says so while it waits on. After `within` (seconds) TimeoutError is raised, and recorded. The wait
     holds nothing: the run is given back, and taken again when the message arrives.
     """
+    session, branch = require("surefoot.wait_for()")
+    return _wait(session, branch, name, type, within, here=not session.asynchronous)
+
+
+def wait_here(name: str, type: Any = Any, *, within: timedelta | float | None = None) -> Any:
+    """`wait_for` on this thread, also in an `async def` workflow; suspends the run unless the message is there."""
+    session, branch = require("surefoot.wait_for()")
+    return _wait(session, branch, name, type, within, here=True)
+
+
+def _wait(
+    session: Session, branch: Branch, name: str, type: Any, within: timedelta | float | None, *, here: bool
+) -> Any:
     check_message_name(name, "signal")
     length = seconds_of(within, "surefoot.wait_for(within=)")
     codec = Codec(type, f"a message {name!r}")
-    session, branch = require("surefoot.wait_for()")
     until = 0.0 if length is None else mark(f"within:{name}", lambda: session.engine.due_after(length), float)
     slot = f"signal:{name}"
     wait = Waits(kind="signal", name=name, until=until)
@@ -145,9 +157,9 @@ def wait_for(name: str, type: Any = Any, *, within: timedelta | float | None = N
             raise TimeoutError(f"no signal {name!r} came in time" + (f", within {length:g} s" if length else ""))
         return codec.read(bytes(heard.value))
 
-    if session.asynchronous:
-        return _heard(lambda: hear_async(session, slot, wait, record, misfit), value)
-    return value(hear(session, branch, slot, wait, record, misfit))
+    if here:
+        return value(hear(session, branch, slot, wait, record, misfit))
+    return _heard(lambda: hear_async(session, slot, wait, record, misfit), value)
 
 
 async def _heard(hearing: Callable[[], Awaitable[Heard]], value: Callable[[Heard], Any]) -> Any:
