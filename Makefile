@@ -7,6 +7,8 @@
 #   make test-pgbouncer   the store through a real pgbouncer (which has to be installed)
 #   make bench   speed and size beside the raw limit          (make bench-peers adds the environments of other engines)
 #   make targets published agents, killed: docs/kill-anywhere.md   (make target-skyvern: Skyvern, which needs Chromium and ffmpeg)
+#   make test-frameworks        agents of published frameworks, killed, each in its own environment  (ARGS=NAME for one)
+#   make test-frameworks-light  those that CI runs
 #   make clean   remove everything that the targets above made, results included
 
 SHELL   := /bin/bash
@@ -23,7 +25,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-pgbouncer check lint types docs fix bench bench-peers targets target-skyvern clean
+.PHONY: help demo test test-pgbouncer check lint types docs fix bench bench-peers targets target-skyvern test-frameworks test-frameworks-light clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -67,8 +69,15 @@ targets: $(VENV)/.installed-dev
 target-skyvern: $(VENV)/.installed-dev
 	$(BIN)/python -m targets run skyvern $(ARGS)
 
+# What was measured is kept in frameworks/results, and docs/frameworks/README.md is made from it.
+test-frameworks: $(VENV)/.installed-dev
+	$(BIN)/python -m frameworks --save $(ARGS)
+
+test-frameworks-light: $(VENV)/.installed-dev
+	$(BIN)/python -m frameworks --light --version newest $(ARGS)
+
 clean:
-	rm -rf $(VENV) .venv-tool build dist .pytest_cache .ruff_cache .hypothesis bench/.envs targets/.envs bench/results surefoot-demo
+	rm -rf $(VENV) .venv-tool build dist .pytest_cache .ruff_cache .hypothesis bench/.envs targets/.envs frameworks/.envs bench/results surefoot-demo
 	find src tests bench targets -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # One stamp per extra: the demo does not wait for the test tools. Both are made again when pyproject.toml changes.

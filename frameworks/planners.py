@@ -1,0 +1,42 @@
+"""Models for agents that do not simply call a tool."""
+
+from __future__ import annotations
+
+import json
+
+from surefoot.testing.models import Ask, Planner, Say, ToolCall
+
+from .kit import OPERATIONS
+
+BUTTONS = {"reserve": (210, 130), "charge": (210, 230), "confirm": (210, 330)}
+"""Where the computer-use agent finds each button."""
+
+
+def browser(ask: Ask) -> Say:
+    """browser-use asks for one JSON object: thoughts, and a list of actions."""
+    missing = [op for op in OPERATIONS if f"receipt:{op}:" not in ask.text]
+    done = {"done": {"text": "order complete", "success": True, "files_to_display": []}}
+    thoughts = dict.fromkeys(("thinking", "evaluation_previous_goal", "memory", "next_goal"), "go on")
+    return Say(text=json.dumps({**thoughts, "action": [{"shop": {"op": missing[0]}} if missing else done]}))
+
+
+def computer(ask: Ask) -> Say:
+    """Clicks one button after another; the screen never tells, so it knows by the clicks that stand in the request."""
+    clicked = {(call.arguments.get("x"), call.arguments.get("y")) for call in ask.calls}
+    missing = [at for at in BUTTONS.values() if at not in clicked]
+    if not missing:
+        return Say(text="order complete")
+    action = {"type": "click", "x": missing[0][0], "y": missing[0][1], "button": "left"}
+    return Say(calls=(ToolCall(name="computer", arguments=action),))
+
+
+def coder(ask: Ask) -> Say:
+    """smolagents' CodeAgent wants Python between its tags."""
+    missing = [op for op in OPERATIONS if f"receipt:{op}:" not in ask.text]
+    line = f"print(shop(op={missing[0]!r}))" if missing else "final_answer('order complete')"
+    return Say(text=f"Thought: go on\n<code>\n{line}\n</code>")
+
+
+PLANNERS: dict[str, Planner] = {"browser": browser, "computer": computer, "coder": coder}
+AT_ONCE: dict[Planner, Planner] = {}
+"""For each of these, the one that asks for everything in one turn; the shop's checkout otherwise."""
