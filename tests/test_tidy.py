@@ -31,6 +31,7 @@ TIERS = (
     ("runtime",),
     ("effects", "receivers"),
     ("http", "inbox", "outbox", "credentials"),
+    ("proxy",),
     ("integrations", "inside", "cli", "web", "demo"),
 )
 TIER_OF = {folder: number for number, tier in enumerate(TIERS) for folder in tier}

@@ -15,7 +15,7 @@ import surefoot
 from ..core.errors import SurefootError
 from ..core.ids import check_id
 from ..core.run import FINAL, RunStatus
-from . import approvals, draw, receivers, schedules, signal
+from . import approvals, draw, proxy, receivers, schedules, signal
 from .desk import Desk, url_of
 from .doctor import examine
 from .doubts import list_doubts
@@ -51,6 +51,7 @@ add_commands(app)
 signal.add_commands(app)
 approvals.add_commands(app)
 schedules.add_commands(app)
+proxy.add_commands(app)
 
 
 @app.callback(invoke_without_command=True)

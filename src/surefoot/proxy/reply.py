@@ -1,0 +1,46 @@
+"""Headers on their way through, and what of an answer is kept: no credential, and nothing of one connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+HOP_BY_HOP = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+NOT_SENT_ON = HOP_BY_HOP | {"host", "content-length", "accept-encoding", "expect"}
+NOT_KEPT = HOP_BY_HOP | {"content-encoding", "content-length", "date", "server", "set-cookie", "alt-svc", "via"}
+OURS = "x-surefoot-"
+REPLAYED = ("x-surefoot-replayed", "1")
+SECRETS = ("authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie")
+"""Request headers that hold a credential; nothing of them is stored."""
+SECRET_CHARACTERS_MIN = 8
+
+
+def sent_on(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """What the service gets of an agent's headers. It may compress as the proxy can undo it."""
+    kept = [(name, value) for name, value in headers if name not in NOT_SENT_ON and not name.startswith(OURS)]
+    return [*kept, ("accept-encoding", "gzip, deflate")]
+
+
+def kept_of(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """What the agent gets of a service's headers, and what is recorded."""
+    return tuple((name, value) for name, value in headers if name not in NOT_KEPT)
+
+
+def without_secrets(content: bytes, headers: Mapping[str, str]) -> bytes:
+    """Some services quote the credential when they refuse it; a record must not."""
+    for name in SECRETS:
+        secret = headers.get(name, "").rpartition(" ")[2]
+        if len(secret) >= SECRET_CHARACTERS_MIN:
+            content = content.replace(secret.encode(), b"[hidden]")
+    return content
