@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .effects.attempt import Attempt
     from .effects.reading import Reading, Unsuccessful
     from .effects.transactional import create_receipts_table
+    from .integrations.tool import tool
     from .runtime.approvals import approve
     from .runtime.decisions import ApprovalView
     from .runtime.schedules import ScheduleView
@@ -134,6 +135,7 @@ __all__ = [
     "start_child",
     "step",
     "timeout",
+    "tool",
     "uuid",
     "wait_for",
     "workflow",
@@ -149,6 +151,7 @@ _LAZY = {
     "Unsuccessful": "effects.reading",
     "approve": "runtime.approvals",
     "create_receipts_table": "effects.transactional",
+    "tool": "integrations.tool",
 }
 
 

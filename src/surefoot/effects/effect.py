@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
@@ -89,7 +89,10 @@ class Effect(Named, Generic[P, R]):
         self._codec: Codec | None = None
         self._lookup: Callable[..., Any] | None = None
         self._undo: Effect[..., Any] | None = None
-        # a name that stands for two functions, or for one made twice, cannot find its code again
+        self.register()
+
+    def register(self) -> None:
+        """Let an intent find its code by name; a name of two functions, or of one made twice, finds none."""
         _effects[self.name] = None if self.name in _effects else self
 
     # --- decorating -------------------------------------------------------------------------------------------------
@@ -169,6 +172,14 @@ class Effect(Named, Generic[P, R]):
             self._refuse_unawaited()
             return self._call_async(args, kwargs, self._outcome)  # pyright: ignore[reportReturnType]
         return self._call(args, kwargs, self._outcome)
+
+    def call_at_once(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[R]:
+        """An `async def` effect's receipt, where doubt suspends the run at once, whatever else of it moves."""
+
+        def receipt(*ended: Any) -> Any:
+            return self._receipt(*ended)
+
+        return self._call_async(args, kwargs, receipt)
 
     def _refuse_unawaited(self) -> None:
         scope = current.get()

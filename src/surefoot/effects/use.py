@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..core.effect import Effect as EffectRecord
 from ..core.effect import Evidence
@@ -22,6 +22,7 @@ from .transactional import open_transaction, perform_in_transaction
 if TYPE_CHECKING:
     from .effect import Effect
 
+T = TypeVar("T")
 UNSTORABLE = "unstorable receipt: "
 ENDING = (Exception, Stopped, BaseExceptionGroup)
 """How an attempt's body may end; a stopped request of a task group comes in a group."""
@@ -33,6 +34,20 @@ def refuse_foreign(error: BaseException) -> None:
         held = cast("BaseExceptionGroup[BaseException]", error)
         if held.split((Exception, Stopped))[1] is not None:
             raise held
+
+
+def _in_new_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """What `work` gives, in an event loop of its own; on another thread where this one has a loop."""
+    import asyncio
+    import contextvars
+    from concurrent.futures import ThreadPoolExecutor
+
+    from ..runtime.step import runs_loop
+
+    if not runs_loop():
+        return asyncio.run(work())
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(contextvars.copy_context().run, lambda: asyncio.run(work())).result()
 
 
 class EffectUse:
@@ -93,6 +108,8 @@ class EffectUse:
     def send(self, session: Session, record: EffectRecord) -> Answered:
         """Make one attempt on this thread, with the recorded request."""
         effect = self.effect
+        if effect.is_async:  # left open by an event loop that is gone, in a def workflow
+            return _in_new_loop(lambda: self.send_async(session, record))
         try:
             if effect.connect is not None:
                 return self._send_in_transaction(session, record, effect.connect)
@@ -166,6 +183,8 @@ class EffectUse:
 
     def ask(self, session: Session, record: EffectRecord) -> Evidence:
         """Ask the receiver once, on this thread. An exception is evidence too, never an answer."""
+        if self.effect.is_async:
+            return _in_new_loop(lambda: self.ask_async(session, record))
         ask = cast("Callable[..., Any]", self.effect._lookup)  # pyright: ignore[reportPrivateUsage]
         at = session.engine.clock.now()
         try:

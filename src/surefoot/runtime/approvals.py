@@ -46,14 +46,15 @@ def approve(artifact: Any, *, by: str, within: timedelta | float, releases: Any 
     durable before it is shown, and the decision is recorded when this returns: a crash inside, or a restart, asks
     nobody twice.
     """
-    wanted = _artifact_of(artifact, by, within, releases)
+    wanted = artifact_of(artifact, by, within, releases)
     session, branch = require(_CALL)
     if session.asynchronous:
         return _approve_async(session, branch, wanted)
-    return _approve(session, branch, wanted)
+    return approve_here(session, branch, wanted)
 
 
-def _artifact_of(artifact: Any, by: str, within: timedelta | float, releases: Any) -> Artifact:
+def artifact_of(artifact: Any, by: str, within: timedelta | float, releases: Any) -> Artifact:
+    """What is to be approved; UsageError or ValueRefused if it cannot be."""
     check_id(by, "surefoot.approve(by=)")
     seconds = seconds_of(cast("Any", within), "surefoot.approve(within=)")
     if seconds is None:
@@ -95,7 +96,8 @@ def _released_by_value(releases: Any) -> tuple[str, ...]:
 # --- the wait ---------------------------------------------------------------------------------------------------
 
 
-def _approve(session: Session, branch: Branch, wanted: Artifact) -> Approval:
+def approve_here(session: Session, branch: Branch, wanted: Artifact) -> Approval:
+    """`approve` in this branch, on this thread; it suspends the run unless somebody has decided."""
     session.enter(branch, ASK_SLOT)
     try:
         asked = session.drive(ask_for(session.state, branch, wanted))
