@@ -25,12 +25,13 @@ _NOT_IN_SLOTS = str.maketrans({"/": "∕", "#": "＃", "!": "ǃ", "[": "(", "]":
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Tokens of one call. `input` includes `cached` ones, `output` includes `reasoning`."""
+    """Tokens of one call. `input` includes those `cached` by the provider, or `written` there; `output` `reasoning`."""
 
     input: int = 0
     output: int = 0
     cached: int = 0
     reasoning: int = 0
+    written: int = 0
 
     @property
     def total(self) -> int:
