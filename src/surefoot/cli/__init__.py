@@ -33,6 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
+        if arguments[:1] == ["crashtest"]:  # what follows its -- is another program's command line
+            from ..crashtest.main import run as run_crashtest
+
+            return run_crashtest(arguments[1:])
         from .app import run
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in NEEDED:

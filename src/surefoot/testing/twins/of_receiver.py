@@ -8,8 +8,11 @@ second request that is refused while the first one runs, a lookup that shows aft
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 from ...core.contract import Bound, Place
+from ...receivers import get
 from ...receivers.model import (
     Charset,
     Class,
@@ -82,6 +85,11 @@ def behaviour_of(receiver: Receiver) -> Behaviour:
         lag_seconds=lag,
         codes=_codes(receiver),
     )
+
+
+def behaviour_named(name: str, **lies: Any) -> Behaviour:
+    """How the twin of the receiver of this name behaves; `lies` change it. Raises UsageError for an unknown name."""
+    return replace(behaviour_of(get(name)), **lies)
 
 
 def place_of(key: Key) -> Place:
