@@ -8,15 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True, kw_only=True)
-class Head:
-    """The beginning of an answer: its status, and the headers that are given on."""
-
-    status: int
-    headers: tuple[tuple[str, str], ...]
+from ..http.recorded import Head
 
 
 class Cut(Exception):

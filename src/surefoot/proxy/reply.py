@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from ..http import recorded
+
 HOP_BY_HOP = frozenset(
     {
         "connection",
@@ -18,7 +20,7 @@ HOP_BY_HOP = frozenset(
     }
 )
 NOT_SENT_ON = HOP_BY_HOP | {"host", "content-length", "accept-encoding", "expect"}
-NOT_KEPT = HOP_BY_HOP | {"content-encoding", "content-length", "date", "server", "set-cookie", "alt-svc", "via"}
+NOT_KEPT = HOP_BY_HOP | {"server", "via"}
 OURS = "x-surefoot-"
 REPLAYED = ("x-surefoot-replayed", "1")
 SECRETS = ("authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie")
@@ -34,7 +36,7 @@ def sent_on(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def kept_of(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """What the agent gets of a service's headers, and what is recorded."""
-    return tuple((name, value) for name, value in headers if name not in NOT_KEPT)
+    return tuple((name, value) for name, value in recorded.kept(headers) if name.lower() not in NOT_KEPT)
 
 
 def without_secrets(content: bytes, headers: Mapping[str, str]) -> bytes:

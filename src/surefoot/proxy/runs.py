@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextvars import ContextVar
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from msgspec.structs import replace
 
-from ..core.calls import Called, Usage, is_call, is_try, pack, slot_of_try, try_slot, unpack
+from ..core.calls import CALL, Called, Usage, in_slot, is_call, is_try, pack, slot_of_try, try_slot, unpack
 from ..core.commands import Flow, Record, ask
 from ..core.digest import blob_hash
 from ..core.errors import LeaseLost, RunBusy, RunCancelled, RunMismatch, Signal, SurefootError
@@ -22,6 +23,8 @@ from ..core.journal import PREVIEW_CHARACTERS, Draft, Entry, EntryKind
 from ..core.meter import spent_of
 from ..core.run import FINAL
 from ..core.writes import Blobs
+from ..http.conversation import request_blobs
+from ..http.request import Asked
 from ..runtime.app import Surefoot
 from ..runtime.budgets import count
 from ..runtime.scope import current
@@ -31,7 +34,7 @@ from ..stores.base import Store
 from .book import Book, Recorded
 from .flight import Flight
 
-WORKFLOW, KIND = "surefoot.proxy", "model"
+WORKFLOW = "surefoot.proxy"
 
 
 class RunClosed(Exception):
@@ -43,18 +46,19 @@ class RunClosed(Exception):
         self.status, self.reason = status, reason
 
 
-class Asked(Protocol):
-    """What the journal keeps of a request: a digest over what is compared, and its last characters for reports."""
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What the journal keeps of a call's request: which API and model, a digest over what is compared, a preview."""
+
+    kind: str
+    name: str
+    digest: bytes
+    preview: str
 
     @property
-    def digest(self) -> bytes:
-        """16 bytes at most."""
-        ...
-
-    @property
-    def preview(self) -> str:
-        """Printable."""
-        ...
+    def slot_name(self) -> str:
+        """The call's name in slots."""
+        return f"{CALL}{in_slot(self.name)}:{self.digest.hex()}"
 
 
 class HeldRun:
@@ -68,31 +72,44 @@ class HeldRun:
         recorded, failed = sorted_out(entries)
         self.book: Book[Flight] = Book(recorded, failed, skips=skips)
         self.moved = asyncio.Condition()
+        self._stored: set[bytes] = set()
         self.unrecorded = 0
         """Requests that were passed on for this run without a record."""
         self.over: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
         """Set when the run is to end (None), or has to stop."""
 
-    async def keep(self, slot: str, asked: Asked, answer: bytes, *, usage: Usage | None = None) -> None:
+    async def keep(
+        self, slot: str, question: Question, answer: bytes, *, usage: Usage | None = None, asked: Asked | None = None
+    ) -> None:
         """Record an answer, durably. RunClosed when this proxy may not write to the run any more."""
-        value = await self._append(EntryKind.STEP, slot, asked, Called(kind=KIND, usage=usage), answer)
-        self.book.add_result(Recorded(self.book.length, slot, value, asked.preview))
+        request, blobs = request_blobs(asked) if asked is not None else ("", ())
+        fresh = tuple((name, content) for name, content in blobs if name not in self._stored)
+        called = Called(kind=question.kind, usage=usage, request=request)
+        value = await self._append(EntryKind.STEP, slot, question, called, answer, fresh)
+        self._stored.update(name for name, _ in fresh)
+        self.book.add_result(Recorded(self.book.length, slot, value, question.preview))
 
-    async def keep_failure(self, slot: str, asked: Asked, answer: bytes) -> None:
+    async def keep_failure(self, slot: str, question: Question, answer: bytes) -> None:
         """Record a try that failed, durably."""
         place = try_slot(slot, self.book.tries(slot))
-        value = await self._append(EntryKind.MARK, place, asked, Called(kind=KIND), answer)
-        self.book.add_failure(Recorded(self.book.length, slot, value, asked.preview))
+        value = await self._append(EntryKind.MARK, place, question, Called(kind=question.kind), answer, ())
+        self.book.add_failure(Recorded(self.book.length, slot, value, question.preview))
 
-    async def _append(self, kind: EntryKind, slot: str, asked: Asked, called: Called, answer: bytes) -> bytes:
+    async def tell(self) -> None:
+        """Whoever waits for calls of others looks again."""
+        async with self.moved:
+            self.moved.notify_all()
+
+    async def _append(
+        self, kind: EntryKind, slot: str, question: Question, called: Called, answer: bytes, blobs: Blobs
+    ) -> bytes:
         session = self.session
         if session is None or self.over.done():
             raise RunClosed(409, f"run {self.id!r} has ended here; nothing was sent")
-        blobs: Blobs = ()
         if len(answer) > session.state.inline_bytes:
             name = blob_hash(answer)
-            called, answer, blobs = replace(called, answer=name.hex()), b"", ((name, answer),)
-        draft = Draft(kind, slot, asked.digest, asked.preview[:PREVIEW_CHARACTERS], pack(called, answer), 0.0)
+            called, answer, blobs = replace(called, answer=name.hex()), b"", (*blobs, (name, answer))
+        draft = Draft(kind, slot, question.digest, question.preview[:PREVIEW_CHARACTERS], pack(called, answer), 0.0)
 
         def record() -> Flow[None]:
             yield from ask(Record(draft, blobs))

@@ -16,13 +16,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ..core.calls import CALL, ROOT, in_path, in_slot
+from ..core.calls import ROOT, in_path
 from ..core.errors import StoreError, SurefootError, UsageError
+from ..http import recorded
+from ..http.recorded import Head
+from ..http.request import api_by_path, asked_of
 from .address import Address, read_address
 from .book import Attempt, Behind, Miss, Recorded
 from .flight import Cut, Flight
-from .forward import Call, Forwarder, as_reply, problem, unreached
-from .interim import Reply, fingerprint, is_model_call
+from .forward import SUCCESS, Call, Forwarder, problem, unreached
 from .options import Options, Upstream, is_loopback
 from .peer import Peers
 from .reply import REPLAYED, kept_of, sent_on
@@ -86,7 +88,7 @@ class Proxy:
         if upstream is None:
             known = ", ".join(sorted({*self._upstreams, *self.tokens.names}))
             raise Refusal(404, f"there is no service {address.service!r} here (known: {known})", "unknown_service")
-        if not is_model_call(request.method, address.rest):
+        if request.method != "POST" or not api_by_path(address.rest):
             return await self._pass(request, address, upstream)
         return await self._recorded(request, address, upstream)
 
@@ -118,24 +120,21 @@ class Proxy:
         body = await _body(request)
         call = self._call(request, address, upstream, body)
         scope = "/".join((ROOT, *(in_path(part) for part in address.scope.split("/") if part)))
-        name = f"{CALL}{in_slot(upstream.name)}:{call.digest.hex()}"
         held = await self.runs.get(run_id)
         attempt = held.book.attempt(self._attempt(request, address))
-        found = await self._find(held, attempt, scope, name, call)
+        found = await self._find(held, attempt, scope, call)
         if isinstance(found, Recorded):
-            return _whole(as_reply(held.content(found)), replayed=True)
+            return _again(*recorded.decode(held.content(found)))
         return await self._listen(held, attempt, found)
 
     def _call(self, request: Request, address: Address, upstream: Upstream, body: bytes) -> Call:
         path, query = address.rest, request.url.query
-        return Call(
-            method=request.method,
-            url=f"{upstream.base}{path}{f'?{query}' if query else ''}",
-            headers=tuple(sent_on(request.headers.items())),
-            body=body,
-            digest=fingerprint(request.method, path, query, request.headers, body),
-            preview=body[-80:].decode(errors="replace"),
-        )
+        url = f"{upstream.base}{path}{f'?{query}' if query else ''}"
+        # the service's name stands for its host: that may change, as with a port, and is the same service
+        asked = asked_of(request.method, url, upstream.name, path, query, request.headers, body, lambda _: True)
+        assert asked is not None, "only POST comes here"
+        headers = tuple(sent_on(request.headers.items()))
+        return Call(method=request.method, url=url, headers=headers, body=body, asked=asked)
 
     def _attempt(self, request: Request, address: Address) -> str:
         """The attempt that was said, else the process at the other end of the connection."""
@@ -153,7 +152,8 @@ class Proxy:
             )
         return f"process {process}"
 
-    async def _find(self, held: HeldRun, attempt: Attempt, scope: str, name: str, call: Call) -> Recorded | Flight:
+    async def _find(self, held: HeldRun, attempt: Attempt, scope: str, call: Call) -> Recorded | Flight:
+        name = call.question.slot_name
         until: float | None = None
         loop = asyncio.get_running_loop()
         while True:
@@ -186,11 +186,7 @@ class Proxy:
         return True
 
     def _moved(self, held: HeldRun) -> None:
-        async def tell() -> None:
-            async with held.moved:
-                held.moved.notify_all()
-
-        self.forwarder.keep(tell())
+        self.forwarder.keep(held.tell())
 
     async def _listen(self, held: HeldRun, attempt: Attempt, flight: Flight) -> Response:
         def over(done: asyncio.Future[bool]) -> None:
@@ -263,11 +259,12 @@ def describe(held: HeldRun) -> dict[str, Any]:
 
 def _diverged(run_id: str, slot: str, call: Call, unread: tuple[Recorded, ...]) -> str:
     shown = "; ".join(each.preview for each in unread[:3])
+    asked = f"{slot} ({call.asked.preview[:60]})"
     return (
-        f"run {run_id!r} diverged: {slot} ({call.preview[-60:]}) is not recorded, and {len(unread)} recorded calls of "
-        f"its scope were not asked for: {shown}. Nothing was sent. If this is new work, use another run; if the agent "
-        "resumes from a checkpoint of its own, start the proxy with --skips; if it is several processes, start it with "
-        "`surefoot proxy exec`, or say X-Surefoot-Attempt, so that they count together"
+        f"run {run_id!r} diverged: {asked} is not recorded, and {len(unread)} recorded calls of its scope were not asked "
+        f"for: {shown}. Nothing was sent. If this is new work, use another run; if the agent resumes from a checkpoint of "
+        "its own, start the proxy with --skips; if it is several processes, start it with `surefoot proxy exec`, or say "
+        "X-Surefoot-Attempt, so that they count together"
     )
 
 
@@ -292,10 +289,24 @@ async def _broken(content: bytes) -> AsyncIterator[bytes]:
     raise Cut("the service's answer broke off here when it was recorded")
 
 
-def _whole(reply: Reply, *, replayed: bool = False) -> Response:
-    headers = dict([*reply.headers, *([REPLAYED] if replayed else [])])
-    if replayed and reply.status not in range(200, 300):
+def _whole(told: tuple[Head, bytes]) -> Response:
+    head, content = told
+    return Response(content, status_code=head.status, headers=dict(head.headers))
+
+
+def _again(head: Head, content: bytes) -> Response:
+    """A recorded answer, or a try that failed, which breaks off where it did."""
+    headers = dict([*head.headers, REPLAYED])
+    if head.status not in SUCCESS:
+        headers = {name: value for name, value in headers.items() if not name.lower().startswith("retry-after")}
         headers["retry-after-ms"] = "1"  # the wait was waited for once
-    if reply.cut:
-        return StreamingResponse(_broken(reply.content), status_code=reply.status, headers=headers)
-    return Response(reply.content, status_code=reply.status, headers=headers)
+    if head.error:
+        return StreamingResponse(_broken(content), status_code=head.status, headers=headers)
+    if recorded.is_stream(headers.get("content-type", "")):
+        return StreamingResponse(_pieces(recorded.events(content)), status_code=head.status, headers=headers)
+    return Response(content, status_code=head.status, headers=headers)
+
+
+async def _pieces(pieces: list[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece

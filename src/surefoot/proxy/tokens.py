@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import msgspec
 from starlette.responses import Response
 
+from ..core.errors import UsageError
 from ..core.ids import derive_key
 from ..credentials.chain import State, newest, state_of
 from ..credentials.sealing import Keys
@@ -60,7 +60,7 @@ class Tokens:
 
     async def answer(self, service: TokenService, request: Request, body: bytes) -> Response:
         """The endpoint's answer: of the one exchange of this token, or passed on where nothing is used up."""
-        digest = used_up(service, request.headers, body) if request.method == "POST" else ""
+        digest = used_up(service, body) if request.method == "POST" else ""
         asked = Asked(request.method, service.url, tuple(sent_on(request.headers.items())), body)
         if not digest:
             return await self._pass(asked)
@@ -111,8 +111,8 @@ class Tokens:
         try:
             got = await self._client.request(asked.method, asked.url, headers=list(asked.headers), content=asked.body)
         except httpx.HTTPError as error:
-            reply = unreached(error)
-            return Response(reply.content, status_code=reply.status, headers=dict(reply.headers))
+            head, content = unreached(error)
+            return Response(content, status_code=head.status, headers=dict(head.headers))
         return Response(got.content, status_code=got.status_code, headers=dict(kept_of(got.headers.multi_items())))
 
     async def close(self) -> None:
@@ -121,19 +121,24 @@ class Tokens:
             await asyncio.wait(set(self._tasks))
 
 
-def used_up(service: TokenService, headers: Mapping[str, str], body: bytes) -> str:
+def used_up(service: TokenService, body: bytes) -> str:
     """The digest of what this request uses up at its endpoint; "" if nothing."""
-    fields = form_of(headers.get("content-type", ""), body)
+    fields = form_of(body)
     for grant, field in ONE_USE:
         if fields.get("grant_type", grant) == grant and isinstance(fields.get(field), str) and fields[field]:
             content = json.dumps([service.url, grant, fields[field], fields.get("client_id", "")]).encode()
             return hashlib.blake2b(content, digest_size=16, person=b"surefoot-token").hexdigest()
+    if b"refresh_token" in body:
+        raise UsageError(
+            "this request to a token endpoint seems to hold a refresh token, and is neither a form nor a JSON object, "
+            "so it could not be protected; nothing was sent"
+        )
     return ""
 
 
-def form_of(content_type: str, body: bytes) -> dict[str, Any]:
+def form_of(body: bytes) -> dict[str, Any]:
     """The fields of a form, or of a JSON object, as some token endpoints take them."""
-    if "json" in content_type:
+    if body.lstrip().startswith(b"{"):
         try:
             return msgspec.convert(msgspec.json.decode(body), type=dict[str, Any])
         except msgspec.MsgspecError:
