@@ -3,7 +3,7 @@
 Requests are numbered once, as they arrive, by channel. A strike names a channel, a number, a window and what to do:
 `kill` sends SIGKILL to the agent's process group, `500`, `reset` and `timeout` are answers (after acting, in the window
 `effect`), `late` acts when the caller has long given up. The line is on disk before anything is answered or anybody
-is killed.
+is killed. `slow` takes its time; `stop` sends SIGSTOP.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Shop:
     """`POST /do/NAME` acts and gives a receipt; `GET /find/NAME?key=K` shows what was done under that key.
 
     `honours_keys`: a known key is answered with its first receipt, for `window` seconds. `lag`: seconds until `find`
-    shows what was done. A context manager; `struck` says which strikes were done.
+    shows what was done, unless it `shows` nothing at all. A context manager; `struck` says which strikes were done.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class Shop:
         window: float = 86_400.0,
         lag: float = 0.0,
         late: float = 0.6,
+        shows: bool = True,
         strikes: Sequence[Strike] = (),
     ) -> None:
         """Listens at once; `base` is its address."""
@@ -65,6 +66,7 @@ class Shop:
         self.struck: list[Strike] = []
         self.requests: list[Json] = []
         self._honours_keys, self._window, self._lag, self._late = honours_keys, window, lag, late
+        self._shows = shows
         self._strikes = list(strikes)
         self._arrivals: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -107,6 +109,8 @@ class Shop:
                 raise TimeoutError("nobody has said which process is to be killed")
             self.ledger.add(Line(what="killed", name=channel, at=time.time(), number=number, body=window))
             os.killpg(self._victim, signal.SIGKILL)
+        if here[0].what == "stop":
+            os.killpg(self._victim, signal.SIGSTOP)
         self.struck.append(here[0])
         return here[0].what
 
@@ -143,6 +147,8 @@ class Shop:
         place = urllib.parse.urlsplit(path)
         kind, _, name = place.path.strip("/").partition("/")
         if kind == "find":
+            if not self._shows:
+                return 404, {"error": "this shop cannot be asked"}
             return 200, {"found": self.find(name, urllib.parse.parse_qs(place.query).get("key", [""])[0])}
         if kind != "do":
             return 404, {"error": f"no such place: {method} {path}"}
@@ -160,10 +166,15 @@ class Shop:
             case "late":
                 threading.Timer(self._late, action).start()
                 return None
+            case "slow" | "stop":
+                time.sleep(self._late)
             case what:
                 return _fault(what)
         answered = action()
         what = self.strike(channel, EFFECT, number)
+        if what in ("slow", "stop"):
+            time.sleep(self._late)
+            return answered
         return _fault(what) if what else answered
 
     def _note(self, what: str, name: str, key: str, text: str, number: int) -> None:
