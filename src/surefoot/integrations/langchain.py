@@ -26,12 +26,12 @@ from typing import Any, cast
 from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
 from langchain_core.tools import BaseTool, ToolException
 
-from ..core.contract import Contract, Promises, opaque
 from ..core.errors import UsageError, ValueRefused
 from ..core.values import encode_canonical
 from ..runtime import calls
 from .gated import gate, gate_async
 from .models import guarded, guarded_async
+from .policy import Policy, Reads, Says, policy_of
 from .toolcall import tool_call_id
 
 try:
@@ -39,20 +39,19 @@ try:
 except ImportError:  # LangGraph alone, without langchain
     AgentMiddleware = cast("Any", object)
 
-Says = Contract | Promises | str | bool
 _MESSAGE, _PAIR = "surefoot:message", "surefoot:pair"
 _asked: ContextVar[dict[str, Any] | None] = ContextVar("surefoot_langchain_arguments", default=None)
 
 
-def gated(tool: BaseTool, contract: Says | None = None) -> BaseTool:
+def gated(tool: BaseTool, said: Says | None = None) -> BaseTool:
     """A copy of a LangChain tool whose code runs once for each call of the model.
 
-    `contract` says what a repeat does; "read" for a tool that changes nothing; False for one that is not gated, such as
-    one that runs another agent; none: `opaque()`, after a crash inside it a person is asked. A tool that is made of a
-    `surefoot.tool` function gates itself. What it returns is recorded: JSON, a message, or a (content, artifact) pair.
+    `said` is what a repeat does, as `policy` has it. A tool that is made of a `surefoot.tool` function gates itself.
+    What it returns is recorded: JSON, a message, or a (content, artifact) pair.
     """
     if getattr(tool, "_surefoot", False):
         return tool
+    policy = policy_of(said, tool.name)
     wrapped = copy.copy(tool)
     original = type(tool)
 
@@ -62,7 +61,7 @@ def gated(tool: BaseTool, contract: Says | None = None) -> BaseTool:
         is_call = isinstance(input, dict) and input.get("type") == "tool_call"
         call = stack.enter_context(tool_call_id(input.get("id") if is_call else None))
         arguments = input["args"] if is_call else input
-        if contract is False and call is not None:
+        if policy is None and call is not None:
             stack.enter_context(calls.scope(f"{tool.name}:{call.id}"))
             stack.enter_context(tool_call_id(None))
         token = _asked.set(_visible(tool, arguments))
@@ -78,9 +77,8 @@ def gated(tool: BaseTool, contract: Says | None = None) -> BaseTool:
             return await original.ainvoke(wrapped, input, config, **kwargs)
 
     own = any(hasattr(getattr(tool, name, None), "surefoot") for name in ("func", "coroutine"))
-    if not own and contract is not False:
-        said: Any = None if contract == "read" else contract or opaque()
-        _gate_code(wrapped, tool, said)
+    if not own and policy is not None:
+        _gate_code(wrapped, tool, policy)
     for name, value in (("invoke", invoke), ("ainvoke", ainvoke), ("_surefoot", True)):
         object.__setattr__(wrapped, name, value)
     return wrapped
@@ -95,22 +93,26 @@ def _visible(tool: BaseTool, arguments: Any) -> dict[str, Any]:
     return {name: value for name, value in cast("dict[str, Any]", arguments).items() if name in known}
 
 
-def _gate_code(wrapped: BaseTool, tool: BaseTool, contract: Contract | Promises | None) -> None:
+def _gate_code(wrapped: BaseTool, tool: BaseTool, policy: Policy | Reads) -> None:
     """Put the gate around the tool's own code, below everything that LangChain does with its errors."""
     run, arun = tool._run, tool._arun
-    raises = (ToolException,) if contract is None else ()
+    raises = (ToolException,) if policy.contract is None else ()
 
     @functools.wraps(run)
     def gated_run(*args: Any, **kwargs: Any) -> Any:
         asked = _asked.get() or {}
-        return _unpack(gate(tool.name, contract, asked, lambda: _pack(tool, run(*args, **kwargs)), raises=raises))
+        how = policy.options(asked, lambda found: _pack(tool, found))
+        value = gate(tool.name, policy.contract, asked, lambda: _pack(tool, run(*args, **kwargs)), raises=raises, **how)
+        return _unpack(value)
 
     @functools.wraps(arun)
     async def gated_arun(*args: Any, **kwargs: Any) -> Any:
         async def call() -> Any:
             return _pack(tool, await arun(*args, **kwargs))
 
-        return _unpack(await gate_async(tool.name, contract, _asked.get() or {}, call, raises=raises))
+        asked = _asked.get() or {}
+        how = policy.options(asked, lambda found: _pack(tool, found))
+        return _unpack(await gate_async(tool.name, policy.contract, asked, call, raises=raises, **how))
 
     for name, code, gate_ in (("_run", run, gated_run), ("_arun", arun, gated_arun)):
         cast("Any", gate_).__signature__ = inspect.signature(code)

@@ -14,6 +14,7 @@ into text for the model; the gate goes below that, so that doubt is never one of
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -23,7 +24,6 @@ from typing import Any, cast
 from agents import Agent, FunctionTool, Model, ModelProvider, MultiProvider, RunConfig, Runner
 from agents.tool import default_tool_error_function
 
-from ..core.contract import Contract, Promises, opaque
 from ..core.errors import UsageError
 from ..core.values import encode_canonical
 from ..runtime import calls
@@ -31,9 +31,9 @@ from .approving import Pause, decide_async
 from .asking import Asks
 from .gated import gate_async
 from .models import guarded_async, watched
+from .policy import Says, policy_of
 from .toolcall import tool_call_id
 
-Says = Contract | Promises | str | bool
 _STEPS_ASIDE = frozenset({"get_response", "stream_response"})
 
 
@@ -85,28 +85,30 @@ def guarded_model(model: Model) -> Model:
     return model if isinstance(model, GuardedModel) else GuardedModel(model)
 
 
-def gated(tool: Any, contract: Says | None = None) -> Any:
+def gated(tool: Any, said: Says | None = None) -> Any:
     """A copy of a function tool that runs once for each call of the model; other kinds of tools as they are.
 
-    `contract` says what a repeat does; "read" for a tool that changes nothing; False for one that is not gated; none:
-    `opaque()`. A tool that is made of a `surefoot.tool` function gates itself; an agent as a tool is not gated.
+    `said` is what a repeat does, as `policy` has it. A tool that is made of a `surefoot.tool` function gates itself; an
+    agent as a tool is not gated.
     """
     if not isinstance(tool, FunctionTool) or hasattr(tool.on_invoke_tool, "surefoot_gate"):
         return tool
     inner = _raising(tool)
-    passes = contract is False or getattr(tool, "_is_agent_tool", False)
+    policy = None if getattr(tool, "_is_agent_tool", False) else policy_of(said, tool.name)
     own = hasattr(getattr(tool, "__wrapped__", None), "surefoot")
-    said: Any = None if contract == "read" else contract or opaque()
 
     async def invoke(context: Any, arguments: str) -> Any:
         with tool_call_id(context.tool_call_id) as call:
-            if passes and call is not None:
-                with calls.scope(f"{tool.name}:{call.id}"), tool_call_id(None):
-                    return await tool.on_invoke_tool(context, arguments)
             if own:
                 return await tool.on_invoke_tool(context, arguments)
+            if policy is None or call is None:
+                with calls.scope(f"{tool.name}:{context.tool_call_id}"), tool_call_id(None):
+                    return await tool.on_invoke_tool(context, arguments)
+            asked = _parsed(arguments)
+            how = policy.options(asked)
             try:
-                return await gate_async(tool.name, said, _parsed(arguments), lambda: _plain(inner, context, arguments))
+                act = functools.partial(_plain, inner, context, arguments)
+                return await gate_async(tool.name, policy.contract, asked, act, **how)
             except Exception as error:
                 return await _as_text(tool, context, error)
 

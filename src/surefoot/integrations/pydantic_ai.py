@@ -14,7 +14,7 @@ the agent is a plain one. Messages carry timestamps, so a request is known by it
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolDenied
@@ -35,11 +35,11 @@ from pydantic_ai.durable_exec import (
 from pydantic_ai.tools import ToolApproved
 from pydantic_core import to_jsonable_python
 
-from ..core.contract import Contract, Promises, opaque
 from ..runtime import calls
 from .approving import Pause, decide_async
 from .asking import Asks
 from .gated import gate_async
+from .policy import Policy, Reads, Says, policy_of
 from .pydantic_ai_requests import fingerprint
 from .toolcall import tool_call, tool_call_id
 
@@ -50,11 +50,9 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 class SurefootDurability(BaseDurabilityCapability[Any]):
     """Makes an agent's runs crash-safe inside a Surefoot workflow; see the module.
 
-    `tools` says by name what a repeat of a tool does: a contract, or "read" for one that changes nothing. A tool may
-    say it itself: `metadata={"surefoot": {"contract": keyed(...)}}`, `{"surefoot": {"read_only": True}}`, or
-    `{"surefoot": False}` for one that is not gated, such as one that runs another agent. A function made with
-    `surefoot.tool` has said it. Any other tool is `opaque()`: after a crash inside it a person is asked. `approvals`
-    answers tools with `requires_approval` from the inbox.
+    `tools` says by name what a repeat of a tool does, as `policy` has it. A tool may say it itself:
+    `metadata={"surefoot": {"policy": keyed(...)}}`, or `{"surefoot": False}` for one that is not gated. A function made
+    with `surefoot.tool` has said it. `approvals` answers tools with `requires_approval` from the inbox.
     """
 
     engine_spec = DurabilityEngineSpec(
@@ -68,13 +66,13 @@ class SurefootDurability(BaseDurabilityCapability[Any]):
     def __init__(
         self,
         *,
-        tools: Mapping[str, Contract | Promises | str] | None = None,
+        tools: Mapping[str, Says] | None = None,
         approvals: Asks | None = None,
         **options: Any,
     ) -> None:
         """`options` are those of pydantic-ai's durability capabilities: `models`, `event_stream_handler`, `name`."""
         super().__init__(**options)
-        self._contracts, self._asks = dict(tools or {}), approvals
+        self._said, self._asks = dict(tools or {}), approvals
         self._backend: _Backend | None = None
 
     def _bind_to_agent(self, agent: Any) -> None:
@@ -91,12 +89,9 @@ class SurefootDurability(BaseDurabilityCapability[Any]):
         """What records and gates."""
         return self._backend
 
-    def contract(self, name: str, config: Any) -> Contract | Promises | None:
-        """What a repeat of this tool does; None: nothing."""
-        said: Any = self._contracts.get(name) or (config or {}).get("contract")
-        if said == "read" or (config or {}).get("read_only"):
-            return None
-        return cast("Any", said) or opaque()
+    def policy(self, name: str, config: Any) -> Policy | Reads | None:
+        """What a repeat of this tool does; None: it is not gated."""
+        return policy_of(self._said.get(name, (config or {}).get("policy")), name)
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: Callable[[], Awaitable[Any]]) -> Any:
         """Each run of the agent is a call scope; one that a tool starts is told by that tool's call."""
@@ -159,7 +154,9 @@ class _Backend(JournalCallableOperationBackend[Any]):
         held = getattr(getattr(tool, "toolset", None), "tools", {}).get(tool_name)
         if hasattr(getattr(held, "function", None), "surefoot"):
             return await body()  # a surefoot.tool, which has said its contract and gates itself
-        contract = self._capability.contract(tool_name, config)
+        policy = self._capability.policy(tool_name, config)
+        if policy is None:
+            return await body()
         ran = False
 
         async def call() -> object:
@@ -168,7 +165,8 @@ class _Backend(JournalCallableOperationBackend[Any]):
             return await body()
 
         plain = to_jsonable_python(arguments)
-        value = await gate_async(tool_name, contract, plain, call, tool_call_id=context.tool_call_id)
+        how = policy.options(plain, lambda found: {"kind": "tool_return", "result": found})
+        value = await gate_async(tool_name, policy.contract, plain, call, tool_call_id=context.tool_call_id, **how)
         record_durable_unit(executed=ran)
         return value
 

@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast
 from ..core.contract import Contract, Promises
 from ..core.values import ArgumentsCodec
 from ..effects.effect import DEFAULT_BUDGET_SECONDS, DEFAULT_TIMEOUT_SECONDS, Effect
+from ..runtime.calls import scope
 from ..runtime.step import Step, check_function, default_name
 from .appearance import visible, with_attempt
 from .asking import Asks, ask, ask_async
@@ -182,6 +183,7 @@ __all__ = [
     "attempt",
     "gate",
     "gate_async",
+    "scope",
     "tool",
     "tool_call",
     "tool_call_id",

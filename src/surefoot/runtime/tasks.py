@@ -26,7 +26,10 @@ _JOINING = (
     f"{__package__}.waits._any_done",
 )
 """Where a task waits for others of its run: in any function of these modules, or in these functions."""
-_WAYS = "use surefoot.first(...) or surefoot.timeout(...), which record the choice, or move it inside a step"
+_WAYS = (
+    "use surefoot.first(...) or surefoot.timeout(...), which record the choice, or move it inside a step; an agent "
+    "framework that does this by itself runs inside `with surefoot.http.scope(\"agent\"):`"
+)
 
 
 class RunTask(asyncio.Task[Any]):
