@@ -7,7 +7,6 @@ effect of that branch is sent. The recorded position is only a witness for repor
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from enum import IntEnum
 
 import msgspec
@@ -20,6 +19,9 @@ from .ids import branch_of, slot_of
 PREVIEW_CHARACTERS = 80
 SPENT = "spent:"
 """Slots of what bodies reported to have used: no code asks for them, since a body is not replayed."""
+
+NOTE = "note:"
+"""Slots of remarks for whoever reads the timeline; the code knows nothing of them."""
 
 
 class EntryKind(IntEnum):
@@ -162,14 +164,14 @@ class Replay:
         self._optional: set[str] = set()
         self._tries: dict[str, list[Entry]] = {}
         self._tries_read: dict[str, int] = {}
-        self._places: list[int] = []
+        self._last = -1
         for entry in entries:
-            if entry.kind == EntryKind.MARK and entry.slot.startswith(SPENT):
+            if entry.kind == EntryKind.MARK and entry.slot.startswith((SPENT, NOTE)):
                 continue
             if entry.kind == EntryKind.MARK and calls.is_try(entry.slot):
                 self._tries.setdefault(calls.slot_of_try(entry.slot), []).append(entry)
                 continue
-            self._places.append(entry.seq)
+            self._last = entry.seq
             if entry.slot not in self._recorded:
                 if tentative and _FAMILY[entry.kind] != "effect" and _within(entry.seq, tentative):
                     self._optional.add(entry.slot)
@@ -204,14 +206,12 @@ class Replay:
         return branch
 
     def next_try(self, slot: str) -> Entry | None:
-        """The next failed attempt at this call, if the run went on to something else after it, and so acted on it."""
+        """The next failed attempt at this call, if anything is recorded after it: whoever asked may have acted on it."""
         read = self._tries_read.get(slot, 0)
         tries = self._tries.get(slot, ())
         if read >= len(tries):
             return None
-        held = self._recorded.get(slot)
-        later = bisect_right(self._places, tries[read].seq)
-        if later == len(self._places) or (held is not None and self._places[later] == held.seq):
+        if tries[read].seq > self._last:
             return None
         self._tries_read[slot] = read + 1
         return tries[read]

@@ -4,8 +4,9 @@
 """
 
 from ..runtime.calls import scope
+from .install import install
 from .settings import NotRecorded
 from .tokens import Price
 from .transports import async_client, async_transport, client, transport
 
-__all__ = ["NotRecorded", "Price", "async_client", "async_transport", "client", "scope", "transport"]
+__all__ = ["NotRecorded", "Price", "async_client", "async_transport", "client", "install", "scope", "transport"]

@@ -162,6 +162,7 @@ class Calls:
         self.stored: set[bytes] = set()
         self.ids: set[bytes] = set()
         self.has_read_ids = False
+        self.noted: set[tuple[str, str]] = set()
 
     def take(self, path: str, name: str) -> tuple[int, str]:
         """The lowest free occurrence, and its slot."""

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from msgspec.structs import force_setattr
 
 from ..core.calls import is_scope
@@ -48,7 +49,7 @@ from ..core.errors import (
     UsageError,
 )
 from ..core.flows import Begun, RunState, check
-from ..core.journal import Branch, Draft
+from ..core.journal import NOTE, Branch, Draft, EntryKind
 from ..core.meter import Meter
 from ..core.outcome import Answered, InDoubt
 from ..core.run import Run, Waits
@@ -161,6 +162,11 @@ class Session:
         """Queue an entry that a body reports, in order; a failure of the store stops the run at its next record."""
         write = self.appending(Record(draft, blobs, wait=False))
         self.engine.committer.submit(Pending(write, callback=self._piped))
+
+    def note(self, text: str) -> None:
+        """Put a remark into the run's timeline; durable no later than whatever is recorded next."""
+        slot = f"{NOTE}{self.state.fence}.{next(self.reports)}"
+        self.report(Draft(EntryKind.MARK, slot, b"", "", msgspec.json.encode(text), 0.0))
 
     def check_stop(self) -> None:
         """Stop the run here if the process is to stop."""
