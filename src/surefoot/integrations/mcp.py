@@ -21,6 +21,7 @@ from ..core.errors import NotSent, Refused, UsageError
 from ..core.ids import check_id, check_name, fill_identity
 from ..effects.attempt import Attempt
 from ..effects.effect import DEFAULT_TIMEOUT_SECONDS
+from ..runtime.scope import current
 from .gated import gate_async
 from .mcp_people import Answer, People
 from .mcp_rules import (
@@ -101,7 +102,11 @@ class DurableClient:
     async def rule(self, tool: str) -> Rule:
         """What may be done about calls of this tool; the server's listing is read once, if it is needed."""
         if tool not in self._rules and self._listed is None:
-            self._listed = await self._list()
+            token = current.set(None)  # tasks that the session starts meanwhile are its own, not the run's
+            try:
+                self._listed = await self._list()
+            finally:
+                current.reset(token)
         return rule_for((self._listed or {}).get(tool), tool, self._rules, trusted=self._trusted)
 
     async def _list(self) -> dict[str, Any]:
@@ -164,8 +169,7 @@ class DurableClient:
         async def ask(now: Attempt) -> Result | None:
             wanted = rule.ask_arguments(arguments, now.key) if rule.ask_arguments else arguments
             answer = await self._send(rule.ask, wanted, now.timeout, {"meta": {META_KEY: now.key}})
-            found = (rule.found or shown)(answer)
-            return None if found is None else found_result(found)
+            return found_result((rule.found or shown)(answer))
 
         how: dict[str, Any] = {} if rule.contract is None else {"timeout": rule.timeout or self._timeout}
         if rule.identity is not None:

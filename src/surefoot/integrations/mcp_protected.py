@@ -1,7 +1,4 @@
-"""One protected tool of an MCP server: who runs it under a key, and what every repeat gets.
-
-It is the inbox's middleware once more, with a tool's arguments for a request and its result for a response.
-"""
+"""One protected tool of an MCP server: the inbox's middleware once more, with arguments and results for bodies."""
 
 from __future__ import annotations
 
