@@ -206,7 +206,10 @@ class Replay:
         return branch
 
     def next_try(self, slot: str) -> Entry | None:
-        """The next failed attempt at this call, if anything is recorded after it: whoever asked may have acted on it."""
+        """The next failed attempt at this call, if anything is recorded after it, so that whoever asked has acted.
+
+        One with nothing behind it is not repeated: the call is made anew.
+        """
         read = self._tries_read.get(slot, 0)
         tries = self._tries.get(slot, ())
         if read >= len(tries):
