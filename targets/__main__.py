@@ -42,7 +42,7 @@ def main() -> int:
             return 0
         case "page":
             return page.check() if args.check else page.write()
-    failed = [target.name for target in chosen if not _run(target, keep=args.keep, save=not args.no_save)]
+    failed = [target.name for target in chosen if not _run(target, args)]
     if not args.no_save:
         page.write()
     if failed:
@@ -55,6 +55,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("command", nargs="?", choices=("list", "install", "run", "page"), default="run")
     parser.add_argument("names", nargs="*", help="only these targets")
     parser.add_argument("--by", default=None, help="only those that this make target runs")
+    parser.add_argument("--only", default="", help="only arms that fit this pattern; the others keep their rows")
     parser.add_argument("--keep", action="store_true", help="keep each world's folder, and say where")
     parser.add_argument("--no-save", action="store_true", help="measure and print, and replace nothing")
     parser.add_argument("--check", action="store_true", help="page: write nothing, exit 1 if it would change")
@@ -70,7 +71,7 @@ def _choose(names: list[str], *, by: str | None) -> list[Target]:
     return [target for target in known.values() if by is None or target.by == by]
 
 
-def _run(target: Target, *, keep: bool, save: bool) -> bool:
+def _run(target: Target, args: argparse.Namespace) -> bool:
     """Measure one target and save it; False, with the reason printed, if that was not possible."""
     scratch = Path(tempfile.mkdtemp(prefix=f"target-{target.name}-", dir=os.environ.get("TARGETS_SCRATCH")))
     started = time.monotonic()
@@ -78,7 +79,7 @@ def _run(target: Target, *, keep: bool, save: bool) -> bool:
     try:
         envs.install(target)
         rows: list[results.Row] = []
-        for row in _measure_of(target)(Bench(target=target, scratch=scratch)):
+        for row in _measure_of(target)(Bench(target=target, scratch=scratch, only=args.only)):
             rows.append(row)
             print(f"  {row.arm:34} {row.row:38} {row.seen:16} {row.good} of {row.tries}  {row.verdict}", flush=True)
         result = results.Result(
@@ -90,7 +91,9 @@ def _run(target: Target, *, keep: bool, save: bool) -> bool:
             seconds=round(time.monotonic() - started, 1),
             rows=rows,
         )
-        if save:
+        if args.only and target.results.exists():
+            result = results.merged(results.read(target.results), result)
+        if not args.no_save:
             results.save(target.results, result)
         else:
             print("\n".join(result.complaints()))
@@ -99,7 +102,7 @@ def _run(target: Target, *, keep: bool, save: bool) -> bool:
         traceback.print_exc()
         return False
     finally:
-        if keep:
+        if args.keep:
             print(f"  kept: {scratch}")
         else:
             shutil.rmtree(scratch, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,11 @@ class Bench:
 
     target: Target
     scratch: Path
+    only: str = ""
+
+    def wants(self, arm: str) -> bool:
+        """False for an arm that this run leaves out (`--only`)."""
+        return re.search(self.only, arm) is not None
 
     def python(self, env: str | None = None) -> str:
         """The interpreter of an environment (default: the target's only one; ours, if it has none)."""

@@ -106,3 +106,13 @@ def save(path: Path, result: Result) -> None:
     draft = path.with_suffix(".draft")
     draft.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n")
     draft.replace(path)
+
+
+def merged(old: Result, new: Result) -> Result:
+    """The new rows beside those of the arms that were not measured again; `NotProved` if other versions made them."""
+    if old.versions != new.versions:
+        raise NotProved(f"other versions: {old.versions} then, {new.versions} now; measure all of it again")
+    again = {row.arm for row in new.rows}
+    kept = [row for row in old.rows if row.arm not in again]
+    note = old.note or f"Arms were measured one by one, the first on {old.date}." if old.date != new.date else old.note
+    return msgspec.structs.replace(new, rows=kept + new.rows, seconds=old.seconds + new.seconds, note=note)

@@ -44,7 +44,12 @@ def _screen() -> str:
     return base64.b64encode(picture.getvalue()).decode()
 
 
-async def checkout(press: Click) -> str:
+def as_it_is(computer: dict[str, Any]) -> dict[str, Any]:
+    """The computer, unchanged."""
+    return computer
+
+
+async def checkout(press: Click, wrapped: Callable[[dict[str, Any]], dict[str, Any]] = as_it_is) -> str:
     """Run the real agent on this machine; the type of its last item."""
     screen = _screen()
 
@@ -64,7 +69,7 @@ async def checkout(press: Click) -> str:
     computer = {"screenshot": screenshot, "click": click, "environment": environment, "dimensions": dimensions}
     agent = ComputerAgent(
         model="openai/computer-use-preview",
-        tools=[computer],
+        tools=[wrapped(computer)],
         api_key="scripted",
         api_base=os.environ["MODEL"] + "/v1",
         screenshot_delay=0,

@@ -27,6 +27,7 @@ ARMS = {
     "cua-agent 0.9.0 as published": ("cua-0.9.0", "agent_published.py", "plain"),
     "0.8.4 + Surefoot, key honoured": ("cua-0.8.4", "agent_surefoot.py", "keyed"),
     "0.9.0 + Surefoot, key honoured": ("cua-0.9.0", "agent_surefoot.py", "keyed"),
+    "0.9.0 + Surefoot, key honoured, calls recorded": ("cua-0.9.0", "agent_recorded.py", "keyed"),
     "0.9.0 + Surefoot, lookup, no key": ("cua-0.9.0", "agent_surefoot.py", "lookup"),
     "0.9.0 + Surefoot, nothing offered": ("cua-0.9.0", "agent_surefoot.py", "nothing"),
 }
@@ -46,7 +47,7 @@ def plan(ask: Ask) -> Say:
 def measure(bench: Bench) -> Iterator[Row]:
     """Every arm, every row."""
     for arm, (env, file, offer) in ARMS.items():
-        for name, strike in ROWS.items():
+        for name, strike in ROWS.items() if bench.wants(arm) else ():
             yield measure_row(bench, arm, bench.python(env), file, offer, name, strike)
 
 
