@@ -14,7 +14,8 @@ the agent is a plain one. Messages carry timestamps, so a request is known by it
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, cast
 
 import msgspec
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolDenied
@@ -29,8 +30,6 @@ from pydantic_ai.durable_exec import (
     ToolsetCallToolId,
     ToolsetGetInstructionsId,
     ToolsetGetToolsId,
-    record_durable_unit,
-    replay_scope,
 )
 from pydantic_ai.tools import ToolApproved
 from pydantic_core import to_jsonable_python
@@ -42,6 +41,11 @@ from .gated import gate_async
 from .policy import Policy, Reads, Says, policy_of
 from .pydantic_ai_requests import fingerprint
 from .toolcall import tool_call, tool_call_id
+
+try:
+    from pydantic_ai.durable_exec import record_durable_unit, replay_scope
+except ImportError:  # before 2.64, replayed spans are exported again
+    record_durable_unit, replay_scope = cast("Any", lambda *, executed: None), cast("Any", nullcontext)
 
 KEY = "surefoot"
 _encode = msgspec.json.Encoder(order="deterministic").encode
