@@ -11,10 +11,8 @@ import hmac
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
 
 from ..core.calls import ROOT, in_path
 from ..core.errors import StoreError, SurefootError, UsageError
@@ -33,9 +31,9 @@ from .tokens import Tokens
 
 if TYPE_CHECKING:
     import httpx
+    from starlette.types import Receive, Scope, Send
 
 BODY_BYTES_MAX = 256 << 20
-METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 class Refusal(Exception):
@@ -57,9 +55,11 @@ class Proxy:
         self._upstreams = {each.name: each for each in options.upstreams}
         self._peers = Peers()
 
-    def app(self) -> Starlette:
-        """The ASGI application."""
-        return Starlette(routes=[Route("/{path:path}", self.answer, methods=METHODS)])
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI application. It has no routes: where a request goes stands in front of its path."""
+        if scope["type"] == "http":
+            response = await self.answer(Request(scope, receive))
+            await response(scope, receive, send)
 
     async def answer(self, request: Request) -> Response:
         """Every request comes here."""
@@ -261,10 +261,10 @@ def _diverged(run_id: str, slot: str, call: Call, unread: tuple[Recorded, ...]) 
     shown = "; ".join(each.preview for each in unread[:3])
     asked = f"{slot} ({call.asked.preview[:60]})"
     return (
-        f"run {run_id!r} diverged: {asked} is not recorded, and {len(unread)} recorded calls of its scope were not asked "
-        f"for: {shown}. Nothing was sent. If this is new work, use another run; if the agent resumes from a checkpoint of "
-        "its own, start the proxy with --skips; if it is several processes, start it with `surefoot proxy exec`, or say "
-        "X-Surefoot-Attempt, so that they count together"
+        f"run {run_id!r} diverged: {asked} is not recorded, and {len(unread)} recorded calls of its scope were not "
+        f"asked for: {shown}. Nothing was sent. If this is new work, use another run; if the agent resumes from a "
+        "checkpoint of its own, start the proxy with --skips; if it is several processes, start it with `surefoot "
+        "proxy exec`, or say X-Surefoot-Attempt, so that they count together"
     )
 
 

@@ -77,8 +77,11 @@ def server_of(proxy: Proxy) -> Any:
 
     logging.getLogger("uvicorn.error").addFilter(Quiet())
     config = uvicorn.Config(
-        proxy.app(),
+        proxy.app,
+        interface="asgi3",
         http="h11",
+        ws="none",
+        proxy_headers=False,  # a header must not say who is at the other end
         lifespan="off",
         log_level="warning",
         access_log=False,
