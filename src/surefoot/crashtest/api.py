@@ -81,7 +81,8 @@ class Report:
             if bad:
                 request = "".join(f"\n    {line}" for line in bad[0].request.splitlines()[:8])
                 raise AssertionError(
-                    f"{len(bad)} of {len(self.result.verdicts)} rows: {name}. {sentence(bad[0])}. The request:{request}\n"
+                    f"{len(bad)} of {len(self.result.verdicts)} rows: {name}. {sentence(bad[0])}. "
+                    f"The request:{request}\n"
                     f"again: {command_of(bad[0].row, '')}"
                 )
 
@@ -102,7 +103,7 @@ def crash(
 ) -> Report:
     """Crash-test a command. `config` is a file; else `crashtest.toml` in `here` if there is one; `keys` go over it.
 
-    Raises CrashtestError when the agent cannot be tested: it does not start, makes no requests, differs from run to run.
+    Raises CrashtestError when the agent cannot be tested: it does not start, asks for nothing, differs from run to run.
     """
     folder = Path(here).resolve()
     changes: dict[str, Any] = {**keys, **({} if command is None else {"command": command})}

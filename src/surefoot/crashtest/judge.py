@@ -126,8 +126,8 @@ def _wrong(seen: Observed, expected: Expected, counted: set[str]) -> dict[str, s
     found: dict[str, str] = {}
     for name, bodies in expected.contents.items():
         have = seen.contents.get(name, [])
-        if name not in counted and have != bodies:
-            strange = next((body for body in have if body not in bodies), have[0] if have else "")
+        if name not in counted and have and have != bodies:
+            strange = next((body for body in have if body not in bodies), have[0])
             found[name] = f"expected {bodies[0]}, found {strange}"
     return found
 
