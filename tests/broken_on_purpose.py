@@ -308,8 +308,10 @@ def first_red(source: Path) -> str:
         except subprocess.TimeoutExpired:
             return f"{suite[0]} (hangs)"
         found = re.search(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.MULTILINE)
-        if found or ran.returncode:
-            return found.group(1) if found else f"{suite[0]} (ends with {ran.returncode})"
+        if found:
+            return found.group(1)
+        if ran.returncode:  # no test said so, so nothing was seen
+            raise SystemExit(f"pytest {suite[0]} ended with {ran.returncode}: {ran.stdout[-800:]}{ran.stderr[-800:]}")
     return ""
 
 
