@@ -65,7 +65,12 @@ def refresh(say: Say, token_url: str, use_url: str, store: str, uses: int, every
 
 
 def _refreshed(token_url: str, held: dict[str, Any], store: str, die_when: str) -> dict[str, Any] | None:
-    status, fresh = _post(token_url, {"refresh_token": held["refresh_token"], "fault": "none"}, {}, die_when)
+    status, fresh = _post(
+        token_url,
+        {"refresh_token": held["refresh_token"], "fault": "slow" if die_when == "sent" else "none"},
+        {},
+        die_when,
+    )
     if status != 200:
         return None
     if die_when == "received":

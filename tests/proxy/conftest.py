@@ -70,12 +70,12 @@ def proxies(folder: Path, models: ModelServer) -> Iterator[Callable[..., Running
     """Makes proxies on threads of this process, each with a store of its own unless told."""
     made: list[Background] = []
 
-    def make(db: str | None = None, **changes: object) -> Running:
+    def make(db: str | None = None, open_store: Callable[[], Surefoot] | None = None, **changes: object) -> Running:
         db = db or str(folder / f"proxy-{next(_names)}.db")
         upstreams = with_known((read_upstream(f"openai={models.url}"), read_upstream(f"anthropic={models.url}")))
         options = replace(Options(port=0, upstreams=upstreams, patience_seconds=0.3), **changes)
         listener = listen(options)
-        made.append(Background(lambda: Surefoot(db), options, listener).__enter__())
+        made.append(Background(open_store or (lambda: Surefoot(db)), options, listener).__enter__())
         return Running(address_of(listener), db, made[-1])
 
     yield make

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import http.client
+import json
+import select
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from surefoot import Surefoot
+from surefoot.core.writes import Append
+from surefoot.runtime.app import open_store
 from surefoot.testing.forkserver import ForkServer
 from surefoot.testing.models import Meets, ModelServer
 from tests.proxy.conftest import ProxyProcess, Running
@@ -124,3 +130,51 @@ def test_a_stream_that_breaks_off_is_no_result(
     assert third.join() == 0
     assert third.lines != second.lines
     assert [line.what for line in models.service.ledger.lines()] == ["paid", "failed", "paid"]
+
+
+class Gate:
+    """A store whose disk takes its time: records of a run wait at a gate until it is opened."""
+
+    def __init__(self, store: Any) -> None:
+        self._store, self.came, self.opened = store, threading.Event(), threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def transact(self, writes: Sequence[Any], *, again: bool = False) -> Any:
+        if any(isinstance(write, Append) for write in writes):
+            self.came.set()
+            assert self.opened.wait(60)
+        return self._store.transact(writes, again=again)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+def test_nobody_learns_that_an_answer_is_complete_before_it_is_on_disk(
+    folder: Path, models: ModelServer, proxies: Callable[..., Running], stream: bool
+) -> None:
+    gate = Gate(open_store(str(folder / f"gate-{stream}.db")))
+    proxy = proxies(open_store=lambda: Surefoot(gate))
+    asking = http.client.HTTPConnection(proxy.url.removeprefix("http://"), timeout=60)
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": stream}
+    path = proxy.base("r", "1").removeprefix(proxy.url)
+    headers = {"Authorization": "Bearer any", "Content-Type": "application/json"}
+    asking.request("POST", f"{path}/chat/completions", json.dumps(body), headers)
+    assert gate.came.wait(60) and len(models.paid()) == 1
+    for _ in range(5):  # whatever was given out before is on its way now
+        other = http.client.HTTPConnection(proxy.url.removeprefix("http://"), timeout=60)
+        other.request("GET", "/run/r")
+        assert json.loads(other.getresponse().read())["calls"] == 0
+    received = b""
+    while stream or select.select([asking.sock], [], [], 0)[0]:
+        ready, _, _ = select.select([asking.sock], [], [], 0)
+        if not ready:
+            break
+        received += asking.sock.recv(65536)
+    assert (b"data: " in received) == stream, "what may be given out early is"
+    assert b"[DONE]" not in received and b'finish_reason":"stop' not in received.replace(b" ", b"")
+    gate.opened.set()
+    while b"[DONE]" not in received and b'"stop"' not in received:
+        received += asking.sock.recv(65536)
+    asking.close()
+    proxy.background.__exit__()
+    gate.close()

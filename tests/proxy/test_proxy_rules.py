@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import http.server
 import json
 import threading
 from collections.abc import Callable, Mapping
@@ -267,6 +268,31 @@ def test_no_credential_of_the_agent_is_in_the_store(models: ModelServer, proxies
     files = [path for path in Path(proxy.db).parent.glob(f"{Path(proxy.db).name}*") if path.is_file()]
     content = b"".join(path.read_bytes() for path in files)
     assert b"call:m:" in content and CANARY.encode() not in content
+
+
+class Quoting(http.server.BaseHTTPRequestHandler):
+    """A service that quotes the credential which it refuses."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        content = json.dumps({"error": {"message": f"no such key: {self.headers['Authorization']}"}}).encode()
+        self.wfile.write(b"HTTP/1.0 401 -\r\nContent-Type: application/json\r\n\r\n" + content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Quiet."""
+
+
+def test_a_credential_that_a_service_quotes_is_told_and_not_kept(proxies: Callable[..., Running]) -> None:
+    with http.server.HTTPServer(("127.0.0.1", 0), Quoting) as service:
+        threading.Thread(target=service.serve_forever, daemon=True).start()
+        proxy = proxies(upstreams=(read_upstream(f"openai=http://127.0.0.1:{service.server_port}"),))
+        status, _, told = call(proxy, f"/run/r/attempt/1{CHAT}")
+        service.shutdown()
+    assert status == 401 and CANARY in told["error"]["message"]
+    proxy.background.__exit__()
+    files = [path for path in Path(proxy.db).parent.glob(f"{Path(proxy.db).name}*") if path.is_file()]
+    content = b"".join(path.read_bytes() for path in files)
+    assert b"[hidden]" in content and CANARY.encode() not in content
 
 
 def test_a_proxy_that_is_closed_gives_its_runs_back(models: ModelServer, proxies: Callable[..., Running]) -> None:
