@@ -96,18 +96,12 @@ def run_clean(bench: Bench) -> tuple[list[Observed], list[str]]:
     for _ in range(max(1, bench.config.clean_runs)):
         seen, world = run_row(bench, CLEAN, watch_foreign=not runs)
         shutil.rmtree(world.folder, ignore_errors=True)
+        if runs:
+            _must_agree(runs[0], seen)
         complain(seen, bench.config)
         runs.append(seen)
     first = runs[0]
     for other in runs[1:]:
-        differs = difference(first.arrivals, other.arrivals)
-        if differs:
-            raise CrashtestError(
-                f"two clean runs differ: {differs}. Nothing can be compared with them. If it differs by ids or "
-                "times, cut "
-                "them out by `ignore`; if the second run does less, the agent keeps state outside of its world: put it "
-                "below {dir}; if the model is a real one, record it"
-            )
         if reordered(first.arrivals, other.arrivals):
             warnings.append(
                 "requests come in another order from run to run; boundaries are found by name and occurrence"
@@ -133,6 +127,18 @@ def run_clean(bench: Bench) -> tuple[list[Observed], list[str]]:
     if first.refused:
         warnings.append(f"the model was asked what a real endpoint refuses: {first.refused[0]}")
     return runs, warnings
+
+
+def _must_agree(first: Observed, other: Observed) -> None:
+    differs = difference(first.arrivals, other.arrivals)
+    if differs:
+        raise CrashtestError(
+            f"two clean runs differ: {differs}. Nothing can be compared with them. If it differs by ids or times, "
+            "cut them "
+            "out by `ignore`; if the second run does less, the agent keeps state outside of its world: put it "
+            "below {dir}; "
+            "if the model is a real one, record it"
+        )
 
 
 def complain(seen: Observed, config: Config) -> None:
