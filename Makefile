@@ -9,6 +9,7 @@
 #   make targets published agents, killed: docs/kill-anywhere.md   (make target-skyvern: Skyvern, which needs Chromium and ffmpeg)
 #   make test-frameworks        agents of published frameworks, killed, each in its own environment  (ARGS=NAME for one)
 #   make test-frameworks-light  those that CI runs
+#   make test-engines           Temporal, DBOS, Restate, LangGraph, Celery: killed as published, and with Surefoot inside
 #   make clean   remove everything that the targets above made, results included
 
 SHELL   := /bin/bash
@@ -25,7 +26,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-pgbouncer check lint types docs fix bench bench-peers targets target-skyvern test-frameworks test-frameworks-light clean
+.PHONY: help demo test test-pgbouncer check lint types docs fix bench bench-peers targets target-skyvern test-frameworks test-frameworks-light test-engines clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -68,6 +69,10 @@ targets: $(VENV)/.installed-dev
 # AGPL: installed into an environment of its own, started as a program, never imported by us.
 target-skyvern: $(VENV)/.installed-dev
 	$(BIN)/python -m targets run skyvern $(ARGS)
+
+# What was measured is kept in engines/results, and the table of docs/inside.md is made from it.
+test-engines: $(VENV)/.installed-dev
+	$(BIN)/python -m engines run $(ARGS)
 
 # What was measured is kept in frameworks/results, and docs/frameworks/README.md is made from it.
 test-frameworks: $(VENV)/.installed-dev

@@ -6,15 +6,22 @@ without `reject_on_worker_lost` Celery acknowledges it when its process dies.
 
 from __future__ import annotations
 
+import math
 from importlib import import_module
 from typing import Any
 
 from ..core.errors import UsageError
 from ..runtime.app import Surefoot
-from .parked import Parked, leave_address, run_id_of
+from .parked import leave_address, run_id_of
 from .riding import AnyWorkflow, Done, attempt, is_final, look_seconds
 
 TRY_SECONDS = 5.0
+FOR_EVER = math.inf
+"""None would be the task's own limit, three by default; a person may take longer."""
+
+
+class StillParked(Exception):
+    """What Celery shows as the reason of a retry; made of a text alone, so that it can be pickled."""
 
 
 def run_id(task: Any) -> str:
@@ -46,19 +53,12 @@ def ride(
     except Exception as error:
         if is_final(sf, own, error):
             raise
-        raise task.retry(exc=error, countdown=TRY_SECONDS, max_retries=None) from error
+        raise task.retry(exc=error, countdown=TRY_SECONDS, max_retries=FOR_EVER) from error
     if isinstance(done, Done):
         return done.value
     leave_address(sf, own, "celery", {"task": task.name, "id": task.request.id})
     pause = look or look_seconds(done, min(task.request.retries, 10), sf.engine.time())
-    raise task.retry(exc=_Waiting(done), countdown=pause, max_retries=None)
-
-
-class _Waiting(Exception):
-    """What Celery shows as the reason of a retry."""
-
-    def __init__(self, parked: Parked) -> None:
-        super().__init__(f"run {parked.run!r} is parked: {parked.reason}")
+    raise task.retry(exc=StillParked(f"run {own!r} is parked: {done.reason}"), countdown=pause, max_retries=FOR_EVER)
 
 
 def _check(task: Any) -> None:

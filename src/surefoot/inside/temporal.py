@@ -217,7 +217,10 @@ class _Mailbox:
     def __init__(self, workflow: Any) -> None:
         self._decided: set[str] = set()
         self._counts: dict[str, int] = {}
-        workflow.set_signal_handler(SIGNAL, self._decided.add)
+        workflow.set_signal_handler(SIGNAL, self.hear)
+
+    def hear(self, run_id: str) -> None:
+        self._decided.add(run_id)
 
     def number(self, name: str) -> int:
         self._counts[name] = self._counts.get(name, 0) + 1
