@@ -1,22 +1,17 @@
-"""A Strands agent with one tool, over OpenAI; it always streams."""
+"""An agent of Strands, over its OpenAI model."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from strands import Agent, tool
 from strands.models.openai import OpenAIModel
-from strands.session.file_session_manager import FileSessionManager
 
 from frameworks.kit import PROMPT, Job
 
 
-def model_of(job: Job) -> OpenAIModel:
-    arguments: Any = {"api_key": "any", "base_url": job.openai_url, "max_retries": 0}
-    return OpenAIModel(client_args=arguments, model_id="gpt-scripted")
-
-
-def published(job: Job) -> str:
+def made(job: Job, press: Any) -> Agent:
     @tool
     def shop(op: str) -> str:
         """Do one irreversible checkout operation.
@@ -24,12 +19,56 @@ def published(job: Job) -> str:
         Args:
             op: reserve, charge or confirm
         """
-        return job.press(op)
+        return press(op)
 
-    session = FileSessionManager(session_id=job.run, storage_dir=job.folder) if job.options.get("session") else None
-    agent = Agent(model=model_of(job), tools=[shop], session_manager=session, callback_handler=None)
-    return str(agent(PROMPT))
+    model = OpenAIModel(
+        client_args={"base_url": job.openai_url, "api_key": "any", "max_retries": 0}, model_id="gpt-scripted"
+    )
+    return Agent(name="checkout", model=model, tools=[shop], callback_handler=None)
+
+
+def published(job: Job) -> str:
+    return str(made(job, job.press)("" + PROMPT)).strip()
+
+
+def surefoot(job: Job) -> str:
+    from datetime import timedelta
+
+    import surefoot.http
+    from surefoot import RunWaiting, Surefoot, keyed, lookup, opaque, workflow
+    from surefoot.integrations.policy import Policy
+    from surefoot.integrations.strands import protect, run
+    from surefoot.integrations.tool import attempt
+
+    async def find(_: object, op: str) -> str | None:
+        return job.find(op)
+
+    how, models = job.options["how"], job.options.get("models", "http")
+    if models == "http":
+        surefoot.http.install()
+    says: Any = {
+        "keyed": keyed(timedelta(hours=24)),
+        "lookup": Policy(contract=lookup(lag=0.2), lookup=find, timeout=2.0),
+        "opaque": opaque(),
+    }[how]
+
+    def press(op: str) -> str:
+        return job.press(op, attempt().key if how == "keyed" else "")
+
+    @workflow
+    async def checkout() -> str:
+        agent = protect(made(job, press), tools={"shop": says}, models=models)
+        return str(await run(agent, PROMPT)).strip()
+
+    async def main() -> str:
+        async with Surefoot(job.db) as sf:
+            try:
+                return await sf.run(checkout, id=job.run)
+            except RunWaiting as waiting:
+                return f"waiting: {waiting}"
+
+    return asyncio.run(main())
 
 
 def run(job: Job) -> str:
-    return published(job)
+    return surefoot(job) if "how" in job.options else published(job)
