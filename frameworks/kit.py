@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 PROMPT = "Complete the checkout for order 81: reserve, charge, confirm."
+WAITING_EXIT = 75
+"""How an agent ends that cannot go on before a person has answered."""
 OPERATIONS = ("reserve", "charge", "confirm")
 
 
@@ -62,7 +64,13 @@ def start(job: dict[str, Any], run: Any, output: str) -> None:
     file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(file, 1)
     os.dup2(file, 2)
-    answer = run(Job(**job))
+    try:
+        answer = run(Job(**job))
+    except BaseException as error:
+        if "RunWaiting" in [kind.__name__ for kind in type(error).__mro__]:
+            os.write(1, f"\nwaiting: {error}\n".encode())
+            os._exit(WAITING_EXIT)
+        raise
     os.write(1, f"\nfinal: {answer}\n".encode())
 
 

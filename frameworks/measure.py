@@ -16,8 +16,9 @@ from typing import Any
 from surefoot.testing.forkserver import ForkServer
 
 from .envs import python_of
-from .kit import OPERATIONS
+from .kit import OPERATIONS, WAITING_EXIT
 from .layout import HERE, ROOT, Arm, Framework
+from .person import settle
 from .results import Measured
 from .rows import ROWS, USUAL
 from .world import World
@@ -80,7 +81,9 @@ def measure_row(framework: Framework, version: str, arm: Arm, row_name: str, liv
     ):
         state = Path(folder) / "agent"
         state.mkdir()
-        while not ends or (ends[-1] == -signal.SIGKILL and len(ends) < LIVES_MAX):
+        while not ends or (ends[-1] in (-signal.SIGKILL, WAITING_EXIT) and len(ends) < LIVES_MAX):
+            if ends and ends[-1] == WAITING_EXIT and not settle(state / "agents.db", world.shop.receipt("charge")):
+                break
             world.victim.nobody()
             job = {
                 "arm": arm.name,
@@ -122,6 +125,10 @@ def faults(framework: Framework, arm: Arm, measured: Measured, clean_calls: int)
         found.append(f"effects {measured.effects}")
     if measured.ends[-1] != 0 or not measured.right:
         found.append(f"it ended with {measured.ends[-1]} and {'the' if measured.right else 'not the'} right answer")
+    if (WAITING_EXIT in measured.ends) != ROWS[measured.row].person:
+        found.append(
+            f"it ended with {measured.ends}: {'no life' if ROWS[measured.row].person else 'a life'} waited for a person"
+        )
     if measured.refused:
         found.append(f"{measured.refused} requests that the real endpoint refuses")
     if clean_calls and measured.model_calls > clean_calls + arm.spare_calls * measured.kills:

@@ -7,17 +7,28 @@ from datetime import timedelta
 from typing import Any
 
 import surefoot.http
-from surefoot import Surefoot, keyed, lookup, tool, workflow
+from surefoot import Surefoot, keyed, lookup, opaque, tool, workflow
 from surefoot.integrations.tool import attempt
 
 from .kit import PROMPT, Job
 
 
 def shop_tool(job: Job, **options: Any) -> Callable[..., str]:
-    """The tool, once with a key that the shop honours, or (option `lookup`) with none and a shop that can be asked."""
+    """The tool: with a key that the shop honours, or with none and a shop that can be asked (`lookup`) or not."""
     if job.options.get("lookup"):
 
         @tool(lookup(lag=timedelta(milliseconds=50)), lookup=lambda attempt, op: job.find(op), timeout=1.0, **options)
+        def shop(op: str) -> str:
+            """Do one irreversible checkout operation.
+
+            Args:
+                op: reserve, charge or confirm
+            """
+            return job.press(op)
+
+    elif job.options.get("opaque"):
+
+        @tool(opaque(), **options)
         def shop(op: str) -> str:
             """Do one irreversible checkout operation.
 

@@ -29,6 +29,7 @@ class Row:
     tool_end: str = ""
     planner: Callable[[Planner], Planner] = lambda usual: usual
     words: str = ""
+    person: bool = False
 
     @property
     def kills(self) -> int:
@@ -83,6 +84,12 @@ ROWS = {
             name="first reply lost",
             kill=Kill(at="model", when="after", number=1),
             words="the first call is paid, its reply lost",
+        ),
+        Row(
+            name="in doubt",
+            kill=Kill(at="charge", when="after"),
+            person=True,
+            words="the gap, at a shop that offers nothing: the run stops, a person looks, it goes on",
         ),
         Row(name="parallel control", planner=at_once, words="three tools in one turn"),
         Row(

@@ -49,6 +49,11 @@ class Shop(ThreadingHTTPServer):
         self.victim.kill(connection)
         return True
 
+    def receipt(self, op: str) -> str | None:
+        """What the ledger shows of this operation."""
+        done = [line for line in self.ledger.lines() if line.what == "performed" and line.name == op]
+        return f"receipt:{op}:{done[-1].number}" if done else None
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)

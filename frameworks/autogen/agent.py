@@ -12,9 +12,7 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 from frameworks.kit import PROMPT, Job
 
-INFO = ModelInfo(
-    vision=False, function_calling=True, json_output=False, family="unknown", structured_output=False
-)
+INFO = ModelInfo(vision=False, function_calling=True, json_output=False, family="unknown", structured_output=False)
 
 
 async def ask(job: Job, shop: Callable[..., Any], prompt: str) -> str:
@@ -41,16 +39,16 @@ def durable(job: Job) -> str:
     from datetime import timedelta
 
     import surefoot.http
-    from surefoot import Surefoot, keyed, tool, workflow
+    from surefoot import Surefoot, keyed, opaque, tool, workflow
     from surefoot.integrations.tool import attempt
 
     surefoot.http.install()
 
     # soft: AutoGen waits for ever for a tool that raises a signal; an exception, and no further model call, ends it.
-    @tool(keyed(window=timedelta(hours=24)), soft=True)
+    @tool(opaque() if job.options.get("opaque") else keyed(window=timedelta(hours=24)), soft=True)
     async def shop(op: str) -> str:
         """Do one irreversible checkout operation."""
-        return await asyncio.to_thread(job.press, op, attempt().key)
+        return await asyncio.to_thread(job.press, op, "" if job.options.get("opaque") else attempt().key)
 
     @workflow
     async def checkout(prompt: str) -> str:

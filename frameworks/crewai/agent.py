@@ -17,7 +17,9 @@ def ask(job: Job, shop: Callable[..., str], prompt: str) -> str:
     held = crew_tool("shop")(shop)
     held.cache_function = lambda *_: False
     llm = LLM(model="openai/gpt-scripted", base_url=job.openai_url, api_key="any", max_retries=0)
-    clerk = Agent(role="checkout", goal="complete the checkout", backstory="clerk", tools=[held], llm=llm, verbose=False)
+    clerk = Agent(
+        role="checkout", goal="complete the checkout", backstory="clerk", tools=[held], llm=llm, verbose=False
+    )
     task = Task(description=prompt, expected_output="done", agent=clerk)
     return str(Crew(agents=[clerk], tasks=[task], verbose=False).kickoff())
 

@@ -1,4 +1,4 @@
-"""smolagents: a ToolCallingAgent, and (option `code`) a CodeAgent, which calls its tools from Python that the model writes."""
+"""smolagents: a ToolCallingAgent, and (option `code`) a CodeAgent, whose model writes Python that calls the tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ def ask(job: Job, shop: Callable[..., str], prompt: str) -> str:
     model = OpenAIModel("gpt-scripted", api_base=job.openai_url, api_key="any", client_kwargs={"max_retries": 0})
     if job.options.get("code"):
         # Without a limit of time it runs the code in this thread, and this thread knows the run.
-        agent = CodeAgent([tool(shop)], model, max_steps=8, verbosity_level=0, executor_kwargs={"timeout_seconds": None})
+        agent = CodeAgent(
+            [tool(shop)], model, max_steps=8, verbosity_level=0, executor_kwargs={"timeout_seconds": None}
+        )
     else:
         agent = ToolCallingAgent([tool(shop)], model, max_steps=8, verbosity_level=0)
     return str(agent.run(prompt))
