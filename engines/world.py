@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engines.envs import ENVIRONMENTS
+from engines.envs import ENVIRONMENTS, ENVS
 from engines.servers import Place
 from surefoot.core.effect import Status
 from surefoot.runtime.app import Surefoot
@@ -150,7 +150,7 @@ def environment(this: Try, folder: Path, model: str, shop: str) -> dict[str, str
         "OUT": str(folder / "out.json"),
         "WORLD": str(folder),
         "PYTHONPATH": path,
-        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPYCACHEPREFIX": os.environ.get("PYTHONPYCACHEPREFIX", str(ENVS / "bytecode")),
     }
 
 

@@ -1,0 +1,200 @@
+"""Breaks each rule of riding on purpose, one change at a time in a copy of the code, and says which test goes red.
+
+    python -m tests.inside.broken_on_purpose          # all
+    python -m tests.inside.broken_on_purpose waker    # those whose description holds the word
+
+Exits 1 if a change survives.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS_MAX = 300
+
+
+class Change(NamedTuple):
+    """In `file`, `old` (which stands there once) becomes `new`; `tests` are those that should see it."""
+
+    what: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+RIDING, WAKING, SCRIPT, PARTS = (f"test_{n}.py" for n in ("riding", "waking", "supervised", "engine_parts"))
+CHANGES = [
+    Change(
+        "a message is waited for by a thread, not by the engine",
+        "runtime/ending.py",
+        "    return session.rides and all(",
+        "    return False and all(",
+        RIDING,
+    ),
+    Change(
+        "a timer is waited for where it is",
+        "runtime/waiting.py",
+        "(session.patient or session.rides or waits_for_others(session))",
+        "(session.patient or waits_for_others(session))",
+        RIDING,
+    ),
+    Change(
+        "a store that is out is final",
+        "inside/riding.py",
+        "    if isinstance(error, StoreError | RunBusy):\n        return False\n",
+        "    if isinstance(error, StoreError | RunBusy):\n        return True\n",
+        RIDING,
+    ),
+    Change(
+        "a run that has failed is tried for ever",
+        "inside/riding.py",
+        "    return run is not None and run.status in STANDS_STILL",
+        "    return False",
+        RIDING,
+    ),
+    Change(
+        "other arguments are tried for ever",
+        "inside/riding.py",
+        "    if isinstance(error, RunMismatch | Diverged | Damaged):\n        return True\n",
+        "    if isinstance(error, RunMismatch | Diverged | Damaged):\n        return False\n",
+        RIDING,
+    ),
+    Change(
+        "long ids are cut and nothing more",
+        "inside/parked.py",
+        '    return f"{text[: ID_CHARACTERS_MAX - len(digest) - 1]}~{digest}"',
+        "    return text[:ID_CHARACTERS_MAX]",
+        RIDING,
+    ),
+    Change(
+        "an address that comes too late is an error",
+        "inside/parked.py",
+        "    except RunEnded:\n        return\n",
+        "    except RunEnded:\n        raise\n",
+        RIDING,
+    ),
+    Change(
+        "a waker tells before anybody has decided",
+        "inside/waking.py",
+        "if run.wake_at and run.wake_at <= now)",
+        "if True)",
+        WAKING,
+    ),
+    Change(
+        "a waker takes a call that failed for made",
+        "inside/waking.py",
+        "            return False\n        self._told[run.id]",
+        "        self._told[run.id]",
+        WAKING,
+    ),
+    Change(
+        "a waker calls but once",
+        "inside/waking.py",
+        "(fence == run.fence and now < at + AGAIN_SECONDS)",
+        "fence == run.fence",
+        WAKING,
+    ),
+    Change(
+        "a waker tells the waiters of other engines",
+        "inside/waking.py",
+        ' or address["engine"] != self._engine or ',
+        " or ",
+        WAKING,
+    ),
+    Change(
+        "a task that its worker's death would lose is taken",
+        "inside/celery.py",
+        "    if not late or not lost:",
+        "    if False:",
+        PARTS,
+    ),
+    Change(
+        "a parked task gives up after three looks",
+        "inside/celery.py",
+        "countdown=pause, max_retries=FOR_EVER)",
+        "countdown=pause, max_retries=None)",
+        PARTS,
+    ),
+    Change(
+        "the invocation does not name the run",
+        "inside/langgraph.py",
+        "    if invocation := asked.get(INVOCATION):",
+        "    if invocation := None:",
+        PARTS,
+    ),
+    Change(
+        "a node that is resumed too early goes on without its run",
+        "inside/langgraph.py",
+        "    while True:\n        done = attempt(sf,",
+        "    for _ in range(1):\n        done = attempt(sf,",
+        PARTS,
+    ),
+    Change(
+        "a script that parked says that it is done",
+        "inside/script.py",
+        "        case Parked() | StoreError() | RunBusy():\n            return Exit.AGAIN",
+        "        case Parked() | StoreError() | RunBusy():\n            return Exit.DONE",
+        SCRIPT,
+    ),
+]
+
+
+def break_it(change: Change) -> str:
+    """The names of the tests that went red; "" if the change survived."""
+    with tempfile.TemporaryDirectory(prefix="surefoot-broken-") as folder:
+        copy = Path(folder)
+        for part in ("src", "tests", "engines", "targets"):
+            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns(".envs", "__pycache__", "results"))
+        shutil.copy(ROOT / "pyproject.toml", copy)
+        file = copy / "src" / "surefoot" / change.file
+        text = file.read_text("utf-8")
+        assert text.count(change.old) == 1, f"{change.what}: {change.file} holds it {text.count(change.old)} times"
+        file.write_text(text.replace(change.old, change.new), "utf-8")
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "--timeout",
+                "30",
+                "-p",
+                "no:cacheprovider",
+                f"tests/inside/{change.tests}",
+            ],
+            cwd=copy,
+            env={**os.environ, "PYTHONPATH": str(copy / "src")},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+        red = re.findall(r"^(?:FAILED|ERROR) [^:]+::(\w+)", done.stdout, re.MULTILINE)
+        if not red and done.returncode not in (0, 1):
+            return "a test that hung" if "Timeout" in done.stdout + done.stderr else ""
+        return ", ".join(dict.fromkeys(red))
+
+
+def main() -> None:
+    words = sys.argv[1:]
+    survived = 0
+    for change in CHANGES:
+        if words and not any(word in change.what for word in words):
+            continue
+        red = break_it(change)
+        survived += not red
+        print(f"{change.what}: {red or 'SURVIVED'}", flush=True)
+    sys.exit(1 if survived else 0)
+
+
+if __name__ == "__main__":
+    main()
