@@ -35,13 +35,13 @@ def test_the_timeline_tells_the_run_in_order_with_tokens(parked: str, cli: Comma
 def test_the_shapes_of_show_are_stable(parked: str, cli: Command) -> None:
     shown = cli("show", "onboard-acme", "--json").json
     assert set(shown) == {"run", "arguments", "result", "tokens", "timeline", "effects", "diverged", "damage"} | {
-        *("budget", "children", "parent"),
+        *("budget", "children", "parent", "calls", "usage", "money", "notes"),
     }
     assert set(shown["run"]) == {
         *("id", "workflow", "status", "reason", "created_at", "updated_at", "claims", "cancel_requested"),
     }
     assert set(shown["timeline"][0]) == {
-        *("at", "kind", "text", "slot", "entry", "attempts", "tokens", "key", "status"),
+        *("at", "kind", "text", "slot", "entry", "attempts", "tokens", "key", "status", "usage", "money"),
     }
     (effect,) = shown["effects"]
     assert set(effect) == {

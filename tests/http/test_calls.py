@@ -309,7 +309,7 @@ def test_a_call_in_a_body_is_plain_but_counted(db: Path) -> None:
         assert place is not None and place.plain
         found = calls.begin(place, kind="model", name="m", fingerprint=b"q", preview="q")
         assert isinstance(found, Slot)
-        found.commit(model.answer("q"), usage=Usage(input=6, output=5))
+        found.commit(model.answer("q"), usage=Usage(input_tokens=6, output_tokens=5))
         return "done"
 
     @workflow(budget=Budget(tokens=10))
@@ -335,7 +335,9 @@ def test_tokens_and_money_of_calls_count_against_the_budget_over_restarts(db: Pa
                 assert place is not None
                 found = calls.begin(place, kind="model", name="m", fingerprint=b"%d" % n, preview="")
                 if isinstance(found, Slot):
-                    found.commit(model.answer(f"q{n}"), usage=Usage(input=1, output=1), money=Decimal("0.1"))
+                    found.commit(
+                        model.answer(f"q{n}"), usage=Usage(input_tokens=1, output_tokens=1), money=Decimal("0.1")
+                    )
                 if n == 1 and crash:
                     raise Crash
 

@@ -18,6 +18,7 @@ from .shapes import (
     RunFinding,
     Runs,
     Shown,
+    Tokens,
 )
 from .text import ago, clock, compact, day, moment
 
@@ -63,7 +64,12 @@ def draw_shown(page: Page, document: Shown, now: float) -> None:
         page.prose(document.damage, indent=2, label="damage     ")
     started = f"{moment(run.created_at)}, taken {run.claims} time{'' if run.claims == 1 else 's'}"
     page.line("started    ", started, indent=2)
-    page.line("tokens     ", f"{document.tokens:,}", indent=2)
+    page.line("tokens     ", f"{document.tokens:,}{_in_and_out(document.usage)}", indent=2)
+    if document.calls:
+        money = f", {document.money} in money" if document.money else ""
+        page.line("calls      ", f"{document.calls} of models{money}", indent=2)
+    for note in document.notes:
+        page.prose(note, indent=2, label="! note     ")
     for limit in document.budget:
         unit = f" {limit.unit}" if limit.unit else ""
         page.line("budget     ", f"{limit.name} {limit.used} of {limit.allowed}{unit}", indent=2)
@@ -89,7 +95,7 @@ def _draw_timeline(page: Page, moments: Sequence[Moment]) -> None:
             page.line((today, DIM), indent=2)
         kind = each.status if each.kind == "status" else each.kind
         text: list[Part] = [each.slot]
-        if each.kind in ("step", "failure", "intent"):
+        if each.kind in ("step", "call", "failure", "intent"):
             text = [f"{each.slot}({each.text})"]
         elif each.kind == "outcome":
             text += [" ", page.status(each.status), f": {each.text}" if each.text else ""]
@@ -102,12 +108,22 @@ def _draw_timeline(page: Page, moments: Sequence[Moment]) -> None:
         page.line(*parts, indent=2)
 
 
+def _in_and_out(usage: Tokens | None) -> str:
+    if usage is None:
+        return ""
+    cached = f", {usage.cached:,} cached" if usage.cached else ""
+    reasoning = f", {usage.reasoning:,} reasoning" if usage.reasoning else ""
+    return f" (in {usage.input:,}{cached}; out {usage.output:,}{reasoning})"
+
+
 def _facts(each: Moment) -> str:
     facts: list[str] = []
     if each.attempts is not None and each.attempts > 1:
         facts.append(f"{each.attempts} attempts")
     if each.tokens is not None:
-        facts.append(f"{each.tokens:,} tokens")
+        facts.append(f"{each.tokens:,} tokens{_in_and_out(each.usage)}")
+    if each.money:
+        facts.append(f"money {each.money}")
     if each.kind == "intent":
         facts.append(f"key {each.key[:KEY_SHOWN]}")
     return f"  [{', '.join(facts)}]" if facts else ""
@@ -129,7 +145,7 @@ def draw_diverged(page: Page, document: Shown) -> None:
 
 def _draw_recorded(page: Page, each: Moment, diverged: Divergence) -> None:
     unread = any(line.endswith(f"[entry {each.entry}]") for line in diverged.recorded)
-    preview = f"({each.text})" if each.kind in ("step", "intent") else ""
+    preview = f"({each.text})" if each.kind in ("step", "call", "intent") else ""
     mark = ("> ", "bold red") if unread else "  "
     page.line(mark, f"{each.entry:>5}  ", f"{each.kind:<9}", f"{each.slot}{preview}")
 

@@ -74,10 +74,22 @@ class EffectRow(Shape, frozen=True):
     resolve: list[str]
 
 
+class Tokens(Shape, frozen=True):
+    """What a model reported: `input` includes `cached` ones and those `written` to a cache, `output` `reasoning`."""
+
+    input: int
+    output: int
+    cached: int
+    reasoning: int
+    written: int
+
+
 class Moment(Shape, frozen=True):
     """One line of a run's timeline.
 
-    Kinds: `step`, `failure`, `intent`, `outcome`, `mark` are journal entries (`entry` is their position);
+    Kinds: `step`, `failure`, `intent`, `outcome`, `mark` are journal entries (`entry` is their position), and so are
+    `call` (a model's answer, with its `usage` and, where a price was given, its `money`), `attempt` (a call of a model
+    that failed) and `note` (a remark, such as that a model was called in a way that nothing records);
     `started`, `resumed`, `takeover` (its owner died or hung) are changes of owner; `decision` is a person's;
     `status` is where the run stands, when nobody works on it.
     """
@@ -91,6 +103,8 @@ class Moment(Shape, frozen=True):
     tokens: int | None = None
     key: str = ""
     status: str = ""
+    usage: Tokens | None = None
+    money: str = ""
 
 
 class Divergence(Shape, frozen=True):
@@ -102,7 +116,11 @@ class Divergence(Shape, frozen=True):
 
 
 class Shown(Shape, frozen=True):
-    """`surefoot show`: `damage` is set, and the timeline short, when the journal cannot be read."""
+    """`surefoot show`: `damage` is set, and the timeline short, when the journal cannot be read.
+
+    `calls` counts the answers of models, `usage` adds up their tokens, `money` what was spent as far as it is known
+    ("" when nothing is); `notes` are remarks, the same as in the timeline.
+    """
 
     run: RunRow
     arguments: Any
@@ -115,6 +133,10 @@ class Shown(Shape, frozen=True):
     effects: list[EffectRow]
     diverged: Divergence | None
     damage: str
+    calls: int = 0
+    usage: Tokens | None = None
+    money: str = ""
+    notes: list[str] = []
 
 
 class ScheduleRow(Shape, frozen=True):

@@ -5,16 +5,19 @@ Entries keep their recorded order; the others are put between them by time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
+import msgspec
+
+from ..core.calls import is_call, is_try, unpack
 from ..core.child import children_of
 from ..core.effect import Effect
-from ..core.journal import Entry, EntryKind
+from ..core.journal import NOTE, Entry, EntryKind
 from ..core.meter import Used
 from ..core.run import FINAL, Run, RunStatus
 from .desk import Desk
-from .shapes import Divergence, Limit, Moment, Shown
+from .shapes import Divergence, Limit, Moment, Shown, Tokens
 from .text import compact
 
 DEPTH_MAX = 20
@@ -45,7 +48,17 @@ def show_run(desk: Desk, run_id: str) -> Shown:
         effects=[desk.effect_row(effect, run.id) for effect in effects],
         diverged=divergence_of(run),
         damage=damage,
+        calls=sum(moment.kind == "call" for moment in moments),
+        usage=_added(moment.usage for moment in moments),
+        money=str(used.money) if used.money else "",
+        notes=[moment.text for moment in moments if moment.kind == "note"],
     )
+
+
+def _added(parts: Iterable[Tokens | None]) -> Tokens | None:
+    found = [part for part in parts if part is not None]
+    names = Tokens.__struct_fields__
+    return Tokens(**{name: sum(getattr(part, name) for part in found) for name in names}) if found else None
 
 
 def limits_of(run: Run, used: Used, now: float) -> list[Limit]:
@@ -109,8 +122,47 @@ def _decisions(effects: list[Effect]) -> Iterator[Moment]:
                 yield Moment(at=evidence.at, kind="decision", text=text, slot=effect.slot, key=effect.key)
 
 
+def _call_of(entry: Entry) -> Moment:
+    called, _ = unpack(entry.value, entry.slot)
+    used, money = called.usage, "" if called.money is None else str(called.money)
+    usage = None
+    if used is not None:
+        usage = Tokens(
+            input=used.input_tokens,
+            output=used.output_tokens,
+            cached=used.cached_tokens,
+            reasoning=used.reasoning_tokens,
+            written=used.written_tokens,
+        )
+    tokens = None if used is None else used.total
+    text, seq = entry.preview, entry.seq
+    return Moment(
+        at=entry.at, kind="call", text=text, slot=entry.slot, entry=seq, tokens=tokens, usage=usage, money=money
+    )
+
+
+def _attempt_of(entry: Entry) -> Moment:
+    _, answer = unpack(entry.value, entry.slot)
+    head = _plain(answer.partition(b"\n")[0])
+    why = f"{_field(head, 'error')} {_field(head, 'text')}".strip() or f"status {_field(head, 'status')}"
+    return Moment(at=entry.at, kind="attempt", text=why, slot=entry.slot, entry=entry.seq)
+
+
+def _plain(content: bytes) -> Any:
+    try:
+        return msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        return None
+
+
 def _moment_of(desk: Desk, entry: Entry, attempts: dict[str, int]) -> Moment:
     kind = EntryKind(entry.kind)
+    if kind is EntryKind.STEP and is_call(entry.slot):
+        return _call_of(entry)
+    if kind is EntryKind.MARK and is_try(entry.slot):
+        return _attempt_of(entry)
+    if kind is EntryKind.MARK and entry.slot.startswith(NOTE):
+        return Moment(at=entry.at, kind="note", text=str(desk.value(entry.value)), entry=entry.seq)
     text, status, key = entry.preview, "", ""
     tries: int | None = entry.attempts
     tokens: int | None = None

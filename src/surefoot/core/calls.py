@@ -25,18 +25,18 @@ _NOT_IN_SLOTS = str.maketrans({"/": "∕", "#": "＃", "!": "ǃ", "[": "(", "]":
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Tokens of one call. `input` includes those `cached` by the provider, or `written` there; `output` `reasoning`."""
+    """Tokens of one call. Input includes those read from the provider's cache or written to it, output reasoning."""
 
-    input: int = 0
-    output: int = 0
-    cached: int = 0
-    reasoning: int = 0
-    written: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    written_tokens: int = 0
 
     @property
     def total(self) -> int:
         """What a budget counts."""
-        return self.input + self.output
+        return self.input_tokens + self.output_tokens
 
 
 class Called(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

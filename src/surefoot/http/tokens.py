@@ -38,9 +38,9 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
         """What a call cost."""
         cached = self.input if self.cached is None else self.cached
         written = self.input if self.written is None else self.written
-        plain = max(usage.input - usage.cached - usage.written, 0)
-        total = plain * self.input + usage.cached * cached + usage.written * written + usage.output * self.output
-        return total / MILLION
+        plain = max(usage.input_tokens - usage.cached_tokens - usage.written_tokens, 0)
+        read_in = plain * self.input + usage.cached_tokens * cached + usage.written_tokens * written
+        return (read_in + usage.output_tokens * self.output) / MILLION
 
 
 def check_prices(prices: Mapping[str, Price]) -> dict[str, Price]:
@@ -99,20 +99,21 @@ class Tally:
         if "promptTokenCount" in found:
             thoughts = get("thoughtsTokenCount", 0)
             return Usage(
-                input=found["promptTokenCount"] + get("toolUsePromptTokenCount", 0),
-                output=get("candidatesTokenCount", 0) + thoughts,
-                cached=get("cachedContentTokenCount", 0),
-                reasoning=thoughts,
+                input_tokens=found["promptTokenCount"] + get("toolUsePromptTokenCount", 0),
+                output_tokens=get("candidatesTokenCount", 0) + thoughts,
+                cached_tokens=get("cachedContentTokenCount", 0),
+                reasoning_tokens=thoughts,
             )
         if "cache_read_input_tokens" in found or "cache_creation_input_tokens" in found:
             cached, written = get("cache_read_input_tokens", 0), get("cache_creation_input_tokens", 0)
             total = get("input_tokens", 0) + cached + written
-            return Usage(input=total, output=get("output_tokens", 0), cached=cached, written=written)
+            out = get("output_tokens", 0)
+            return Usage(input_tokens=total, output_tokens=out, cached_tokens=cached, written_tokens=written)
         return Usage(
-            input=get("input_tokens", get("prompt_tokens", 0)),
-            output=get("output_tokens", get("completion_tokens", 0)),
-            cached=get("input_tokens_details.cached_tokens", get("prompt_tokens_details.cached_tokens", 0)),
-            reasoning=get(
+            input_tokens=get("input_tokens", get("prompt_tokens", 0)),
+            output_tokens=get("output_tokens", get("completion_tokens", 0)),
+            cached_tokens=get("input_tokens_details.cached_tokens", get("prompt_tokens_details.cached_tokens", 0)),
+            reasoning_tokens=get(
                 "output_tokens_details.reasoning_tokens", get("completion_tokens_details.reasoning_tokens", 0)
             ),
         )

@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable
 from contextvars import Token
 from decimal import Decimal
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 from msgspec.structs import replace
 
 from ..core.calls import CALL, Called, Usage, above, in_slot, is_call, pack, try_slot, unpack
-from ..core.commands import Flow, Now, ReadBlob, Record, Sleep, ask
+from ..core.commands import Flow, ReadBlob, Record, ask
 from ..core.digest import blob_hash, short_digest
 from ..core.errors import UsageError
 from ..core.flows import Begun
@@ -28,16 +28,12 @@ from ..core.meter import spent_of
 from ..core.writes import Blobs
 from . import budgets
 from .scope import Scope, current
-from .step import has_lost_context, runs_loop
+from .siblings import catch_up
+from .step import has_lost_context
 
 if TYPE_CHECKING:
-    import asyncio
-
     from .session import Session
 
-CATCH_UP_SECONDS = 0.005
-QUIET_SECONDS = 10.0
-"""So long those beside may stand still before what they have recorded counts as no longer asked for."""
 _IDS = re.compile(rb'"(?:id|call_id|tool_call_id)"\s*:\s*"([^"\\]{1,200})"')
 
 
@@ -153,12 +149,10 @@ class Calls:
     """What one run's calls share."""
 
     def __init__(self) -> None:
-        """`taken` holds the occurrences that are in use, `waiting` whoever lets others catch up."""
+        """`taken` holds the occurrences that are in use, `stored` the blobs that are known to be in the store."""
         self.lock = threading.Lock()
         self.taken: dict[tuple[str, str], set[int]] = {}
         self.tries: dict[str, int] = {}
-        self.waiting: set[Any] = set()
-        self.threads: set[threading.Thread] = set()
         self.stored: set[bytes] = set()
         self.ids: set[bytes] = set()
         self.has_read_ids = False
@@ -365,7 +359,7 @@ def _begin(place: Place, kind: str, name: str, fingerprint: bytes, preview: str,
     replay = session.state.replay
     with calls.lock:
         session.moves += 1
-        calls.threads.add(threading.current_thread())
+        session.threads.add(threading.current_thread())
         count, slot = calls.take(place.path, named)
         failed = replay.next_try(slot) if tries else None
         entry = replay.take_beside(slot) if failed is None else None
@@ -447,56 +441,3 @@ def knows(place: Place, id: str) -> bool:
                 calls.ids.update(_IDS.findall(session.drive(read_call(entry)).answer))
         calls.has_read_ids = True
     return id.encode() in calls.ids
-
-
-# --- letting others catch up ------------------------------------------------------------------------------------------
-
-
-def catch_up(session: Session, branch: Branch) -> Flow[None]:
-    """Wait while unread entries of the branch's call scope may still be asked for by whoever runs beside this.
-
-    It ends when they are read, when nobody is there who could, or when nothing has moved for QUIET_SECONDS.
-    """
-    calls, replay = calls_of(session), session.state.replay
-    me = _myself()
-    calls.waiting.add(me)
-    try:
-        moved, since = -1, 0.0
-        while replay.lags(branch) and _others(session, calls, me):
-            now = yield from ask(Now())
-            if session.moves != moved:
-                moved, since = session.moves, now
-            elif now - since > QUIET_SECONDS:
-                return
-            yield Sleep(CATCH_UP_SECONDS)
-    finally:
-        calls.waiting.discard(me)
-
-
-def _myself() -> asyncio.Task[Any] | threading.Thread:
-    if runs_loop():
-        import asyncio
-
-        task = asyncio.current_task()
-        if task is not None:
-            return task
-    return threading.current_thread()
-
-
-def _others(session: Session, calls: Calls, me: Any) -> bool:
-    """True if somebody of this run may still read something: a task or thread that waits for nobody."""
-    here = threading.current_thread()
-    for thread in list(calls.threads):
-        if not thread.is_alive():
-            calls.threads.discard(thread)
-        elif thread is not here and thread not in calls.waiting:
-            return True
-    if not runs_loop():
-        return False
-    import asyncio
-
-    from .tasks import stands_still
-
-    mine = asyncio.all_tasks() if not session.asynchronous else session.tasks | session.loose
-    free = (task for task in mine if task is not me and task not in calls.waiting and not task.done())
-    return any(not stands_still(session, task) for task in free)

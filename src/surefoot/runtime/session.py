@@ -110,6 +110,8 @@ class Session:
         self.loose: set[asyncio.Task[Any]] = set()
         self.suspended: dict[str, Suspend] = {}
         self.calls: Calls | None = None
+        self.threads: set[threading.Thread] = set()
+        self.caught_up: set[Any] = set()
         self.still: set[asyncio.Future[None]] = set()
         self.watch: asyncio.TimerHandle | None = None
         self.moves = 0
@@ -154,7 +156,7 @@ class Session:
 
     def catch_up(self, branch: Branch) -> Flow[None]:
         """Wait for those beside it that may still read what is recorded in the branch's call scope."""
-        from .calls import catch_up
+        from .siblings import catch_up
 
         yield from catch_up(self, branch)
 
