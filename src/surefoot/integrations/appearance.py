@@ -86,3 +86,23 @@ def visible(tool: Tool) -> Callable[..., Any]:
     shown.surefoot = tool
     shown.lookup = tool.effect.lookup if tool.effect is not None else None
     return shown
+
+
+def gates_itself(code: Any, depth: int = 5) -> bool:
+    """True if a framework's wrapper of a function holds one that `surefoot.tool` made."""
+    if hasattr(code, "surefoot"):
+        return True
+    if not depth or not callable(code):
+        return False
+    held = [cell.cell_contents for cell in getattr(code, "__closure__", None) or () if _is_filled(cell)]
+    held += [
+        getattr(code, name, None) for name in ("__wrapped__", "__func__", "_invoke_tool_impl", "func", "coroutine")
+    ]
+    return any(gates_itself(inner, depth - 1) for inner in held if callable(inner) and not isinstance(inner, type))
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False

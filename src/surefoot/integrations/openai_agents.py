@@ -17,72 +17,23 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from agents import Agent, FunctionTool, Model, ModelProvider, MultiProvider, RunConfig, Runner
+from agents import Agent, FunctionTool, Model, RunConfig, Runner
 from agents.tool import default_tool_error_function
 
 from ..core.errors import UsageError
 from ..core.values import encode_canonical
 from ..runtime import calls
+from .appearance import gates_itself
 from .approving import Pause, decide_async
 from .asking import Asks
 from .gated import gate_async
-from .models import guarded_async, watched
+from .openai_agents_models import SurefootProvider, guarded_model
 from .policy import Says, policy_of
 from .toolcall import tool_call_id
-
-_STEPS_ASIDE = frozenset({"get_response", "stream_response"})
-
-
-class GuardedModel(Model):
-    """A model that is not asked in a run that has stopped, and whose answers have to be recorded."""
-
-    def __init__(self, inner: Model) -> None:
-        """`inner` answers."""
-        self.inner = inner
-
-    async def get_response(self, *args: Any, **kwargs: Any) -> Any:
-        """As the model answers."""
-        return await guarded_async(f"a call of {_named(self.inner)}", lambda: self.inner.get_response(*args, **kwargs))
-
-    async def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        """As the model answers, event by event."""
-        with watched(f"a call of {_named(self.inner)}"):
-            async for event in self.inner.stream_response(*args, **kwargs):
-                yield event
-
-
-def _passed_on(name: str) -> Any:
-    return property(lambda model: getattr(model.inner, name))
-
-
-for _name, _ in inspect.getmembers(Model, inspect.isfunction):
-    if not _name.startswith("_") and _name not in _STEPS_ASIDE:  # what this SDK's version has besides
-        setattr(GuardedModel, _name, _passed_on(_name))
-
-
-def _named(model: Any) -> str:
-    return f"model {getattr(model, 'model', type(model).__name__)}"
-
-
-class SurefootProvider(ModelProvider):
-    """`RunConfig(model_provider=SurefootProvider())`: the models of `inner` (the SDK's own unless given), guarded."""
-
-    def __init__(self, inner: ModelProvider | None = None) -> None:
-        """See the class."""
-        self.inner = inner or MultiProvider()
-
-    def get_model(self, model_name: str | None) -> Model:
-        """That model, guarded."""
-        return guarded_model(self.inner.get_model(model_name))
-
-
-def guarded_model(model: Model) -> Model:
-    """A model, guarded once."""
-    return model if isinstance(model, GuardedModel) else GuardedModel(model)
 
 
 def gated(tool: Any, said: Says | None = None) -> Any:
@@ -93,9 +44,9 @@ def gated(tool: Any, said: Says | None = None) -> Any:
     """
     if not isinstance(tool, FunctionTool) or hasattr(tool.on_invoke_tool, "surefoot_gate"):
         return tool
-    inner = _raising(tool)
     policy = None if getattr(tool, "_is_agent_tool", False) else policy_of(said, tool.name)
-    own = hasattr(getattr(tool, "__wrapped__", None), "surefoot")
+    own = gates_itself(tool.on_invoke_tool)
+    inner = tool if own or policy is None else _raising(tool)
 
     async def invoke(context: Any, arguments: str) -> Any:
         with tool_call_id(context.tool_call_id) as call:
@@ -122,7 +73,11 @@ def _raising(tool: FunctionTool) -> FunctionTool:
     if hasattr(inner, "_failure_error_function"):
         inner._failure_error_function = None  # pyright: ignore[reportPrivateUsage]
         inner._use_default_failure_error_function = False  # pyright: ignore[reportPrivateUsage]
-    return inner
+        return inner
+    raise UsageError(
+        f"tool {tool.name!r}: this version of openai-agents turns a tool's errors into text before anything can see "
+        "them; use openai-agents 0.13 or newer, or make the tool of a @surefoot.tool function"
+    )
 
 
 def _parsed(arguments: str) -> dict[str, Any]:
