@@ -1,0 +1,76 @@
+"""browser-use at its two seams, its model class and its registry of actions, in a loop as its Agent runs them.
+
+No browser is started: what a page looks like is no part of what is proved here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+os.environ.update(BROWSER_USE_CLOUD_SYNC="false", BROWSER_USE_LOGGING_LEVEL="result", BROWSER_USE_SETUP_LOGGING="false")
+logging.disable(logging.WARNING)
+
+from browser_use.agent.views import AgentOutput
+from browser_use.filesystem.file_system import FileSystem
+from browser_use.llm.messages import AssistantMessage, UserMessage
+from browser_use.llm.openai.chat import ChatOpenAI
+from browser_use.tools.service import Tools
+
+from frameworks.kit import PROMPT, Job
+
+
+async def ask(job: Job, shop: Callable[..., Awaitable[str]], prompt: str) -> str:
+    tools: Any = Tools()
+    tools.action("Do one irreversible checkout operation: reserve, charge or confirm")(shop)
+    shape = AgentOutput.type_with_custom_actions(tools.registry.create_action_model())
+    model = ChatOpenAI(model="gpt-scripted", base_url=job.openai_url, api_key="any", max_retries=0)
+    files = FileSystem(job.folder)
+    messages: list[Any] = [UserMessage(content=prompt)]
+    for _ in range(8):
+        output: Any = (await model.ainvoke(messages, shape)).completion
+        messages.append(AssistantMessage(content=output.model_dump_json(exclude_unset=True)))
+        for action in output.action:
+            result = await tools.act(action, browser_session=None, file_system=files)
+            if result.is_done:
+                return str(result.extracted_content)
+            messages.append(UserMessage(content=result.extracted_content or result.error or ""))
+    return "gave up"
+
+
+def published(job: Job) -> str:
+    async def shop(op: str) -> str:
+        return await asyncio.to_thread(job.press, op)
+
+    return asyncio.run(ask(job, shop, PROMPT))
+
+
+def run(job: Job) -> str:
+    return durable(job) if "surefoot" in job.arm else published(job)
+
+
+def durable(job: Job) -> str:
+    import surefoot.http
+    from surefoot import Surefoot, keyed, opaque, tool, workflow
+    from surefoot.integrations.tool import attempt
+
+    surefoot.http.install()
+
+    @tool(opaque() if job.options.get("opaque") else keyed(window=timedelta(hours=24)))
+    async def shop(op: str) -> str:
+        return await asyncio.to_thread(job.press, op, "" if job.options.get("opaque") else attempt().key)
+
+    @workflow
+    async def checkout(prompt: str) -> str:
+        async with surefoot.http.scope("agent"):
+            return await ask(job, shop, prompt)
+
+    async def main() -> str:
+        async with Surefoot(job.db) as sf:
+            return await sf.run(checkout, PROMPT, id=job.run)
+
+    return asyncio.run(main())
