@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from surefoot.testing.models import Ask, Planner, Say, ToolCall
+from surefoot.testing.models import Ask, Planner, Say, ToolCall, checkout
 
 from .kit import OPERATIONS
 
@@ -37,6 +37,31 @@ def coder(ask: Ask) -> Say:
     return Say(text=f"Thought: go on\n<code>\n{line}\n</code>")
 
 
-PLANNERS: dict[str, Planner] = {"browser": browser, "computer": computer, "coder": coder}
-AT_ONCE: dict[Planner, Planner] = {}
+def claude(ask: Ask) -> Say:
+    """The tool of an SDK MCP server, under the name that Claude's program gives it."""
+    return checkout(ask, tool="mcp__shop__shop")
+
+
+def claude_at_once(ask: Ask) -> Say:
+    """`claude` with all that is missing in one turn."""
+    return checkout(ask, tool="mcp__shop__shop", at_once=True)
+
+
+def bash(ask: Ask) -> Say:
+    """Claude's built-in shell; the command is in the environment of the program."""
+    missing = [op for op in OPERATIONS if f"receipt:{op}:" not in ask.text]
+    if not missing or "Bash" not in ask.tools:
+        return Say(text="order complete")
+    arguments = {"command": f"python3 $PRESS {missing[0]}", "description": "one operation of the checkout"}
+    return Say(calls=(ToolCall(name="Bash", arguments=arguments),))
+
+
+PLANNERS: dict[str, Planner] = {
+    "browser": browser,
+    "computer": computer,
+    "coder": coder,
+    "claude": claude,
+    "bash": bash,
+}
+AT_ONCE: dict[Planner, Planner] = {claude: claude_at_once}
 """For each of these, the one that asks for everything in one turn; the shop's checkout otherwise."""

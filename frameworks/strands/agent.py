@@ -35,7 +35,7 @@ def surefoot(job: Job) -> str:
     from datetime import timedelta
 
     import surefoot.http
-    from surefoot import RunWaiting, Surefoot, keyed, lookup, opaque, workflow
+    from surefoot import Surefoot, keyed, lookup, opaque, workflow
     from surefoot.integrations.policy import Policy
     from surefoot.integrations.strands import protect, run
     from surefoot.integrations.tool import attempt
@@ -62,10 +62,7 @@ def surefoot(job: Job) -> str:
 
     async def main() -> str:
         async with Surefoot(job.db) as sf:
-            try:
-                return await sf.run(checkout, id=job.run)
-            except RunWaiting as waiting:
-                return f"waiting: {waiting}"
+            return await sf.run(checkout, id=job.run)
 
     return asyncio.run(main())
 
