@@ -6,14 +6,9 @@ No browser is started: what a page looks like is no part of what is proved here.
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
-
-os.environ.update(BROWSER_USE_CLOUD_SYNC="false", BROWSER_USE_LOGGING_LEVEL="result", BROWSER_USE_SETUP_LOGGING="false")
-logging.disable(logging.WARNING)
 
 from browser_use.agent.views import AgentOutput
 from browser_use.filesystem.file_system import FileSystem
