@@ -10,11 +10,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import fleet, peers, rows
+from bench import fleet, models, peers, rows
 from bench.launch import ROOT, Bench, file_system
 from bench.table import Line, render, tally
 
-ROWS = {**rows.ROWS, **fleet.ROWS}
+ROWS = {**rows.ROWS, **fleet.ROWS, **models.ROWS}
 RESULT = ROOT / "bench" / "results" / "latest.json"
 
 
