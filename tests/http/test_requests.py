@@ -35,7 +35,8 @@ def asked(url: str, body: Any, headers: dict[str, str] | None = None, **options:
     endpoint = options.get("is_endpoint", lambda url: False)
     content = request.read()
     parts = (str(request.url), request.url.host, request.url.path, request.url.query.decode())
-    return asked_of("POST", *parts, request.headers, content, endpoint)
+    named = {name.lower(): value for name, value in request.headers.items()}
+    return asked_of("POST", *parts, named, content, endpoint)
 
 
 def fingerprint(body: Any, headers: dict[str, str] | None = None, url: str = CHAT, **options: Any) -> bytes:

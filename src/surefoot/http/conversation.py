@@ -42,15 +42,23 @@ def _blob(content: bytes, blobs: dict[bytes, bytes]) -> str:
     return name.hex()
 
 
-def request_blobs(asked: Asked) -> tuple[str, Blobs]:
-    """(the name of the request, its parts by content); ("", ()) for a body that is not JSON."""
+def request_blobs(asked: Asked, known: dict[tuple[str, bytes], str] | None = None) -> tuple[str, Blobs]:
+    """(the name of the request, its parts by content); ("", ()) for a body that is not JSON.
+
+    `known` gives the link of a message behind another; it is added to, and what is in it is left out of the parts.
+    """
+    links = {} if known is None else known
     if asked.body is None:
         return "", ()
     blobs: dict[bytes, bytes] = {}
     name = next((name for name in LISTS if isinstance(asked.body.get(name), list)), "")
     last = ""
     for message in cast("list[Any]", asked.body[name]) if name else ():
-        last = _blob(_encode(Link(_blob(_encode(message), blobs), last)), blobs)
+        content = _encode(message)
+        link = links.get((last, content))
+        if link is None:
+            link = links[last, content] = _blob(_encode(Link(_blob(content, blobs), last)), blobs)
+        last = link
     beside = _blob(_encode({key: value for key, value in asked.body.items() if key != name}), blobs)
     return _blob(_encode(Request(asked.rest, name, last, beside)), blobs), tuple(blobs.items())
 

@@ -115,11 +115,10 @@ def _content_type(head: Head) -> str:
 def asked_by(request: Any, body: bytes, settings: Settings) -> Asked | None:
     """What a request of either library asks of a model."""
     url = request.url
-    path = url.path
-    return asked_of(
-        request.method, str(url), url.host, path, url.query.decode("ascii", "replace"), request.headers, body,
-        settings.is_endpoint,
-    )  # fmt: skip
+    host, path, query = url.host, url.path, url.query.decode("ascii", "replace")
+    named = str(url) if settings.endpoints or settings.is_model_call is not None else ""
+    headers = {name.decode("ascii").lower(): value.decode("latin-1") for name, value in request.headers.raw}
+    return asked_of(request.method, named, host, path, query, headers, body, settings.is_endpoint)
 
 
 def may_be_one(request: Any, settings: Settings) -> bool:
@@ -177,7 +176,7 @@ def exchange(
     else:
         recorder = Pieces()
         recorder.tally.see(content)
-        yield Record(slot, what_is_recorded(answer, asked, settings, recorder))
+        yield Record(slot, what_is_recorded(answer, asked, settings, recorder, links_of(slot)))
     return library.live(response, library.streams.recorded([body], None), request)
 
 
@@ -193,12 +192,19 @@ def end_failed(library: Library, slot: Slot, error: BaseException, part: bytes |
         slot.give_back()
 
 
-def what_is_recorded(answer: bytes, asked: Asked, settings: Settings, recorder: Recorder) -> dict[str, Any]:
-    """The arguments of `Slot.commit`."""
+def what_is_recorded(
+    answer: bytes, asked: Asked, settings: Settings, recorder: Recorder, known: dict[tuple[str, bytes], str]
+) -> dict[str, Any]:
+    """The arguments of `Slot.commit`. `known` are the links that this run has recorded."""
     usage = recorder.tally.usage()
-    name, blobs = request_blobs(asked)
+    name, blobs = request_blobs(asked, known)
     money = settings.money(asked.model, usage)
     return {"answer": answer, "usage": usage, "money": money, "request": name, "blobs": blobs}
+
+
+def links_of(slot: Slot) -> dict[tuple[str, bytes], str]:
+    """The links of conversations that this run has recorded, and those of its next record."""
+    return calls.calls_of(slot.place.session).links
 
 
 def _head(response: Any) -> Head:
@@ -241,7 +247,7 @@ class Recording:
         """What is recorded now that the answer is complete."""
         self.over = True
         answer = recorded.encode(_head(self.response), self.recorder.answer())
-        return what_is_recorded(answer, self._asked, self._settings, self.recorder)
+        return what_is_recorded(answer, self._asked, self._settings, self.recorder, links_of(self.slot))
 
     def ended(self, library: Library, error: BaseException | None) -> None:
         """The stream is over, by an error, or (None) because its reader closed it or it was none of an answer."""

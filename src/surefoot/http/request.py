@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qsl
 
@@ -80,7 +81,7 @@ class Asked(NamedTuple):
 
 def api_by_path(path: str) -> str:
     """The API whose calls have such a path, or "": enough where everything that comes is meant for a model."""
-    return next((api for api, pattern, _ in _PATHS if pattern.search(path)), "")
+    return _by_path(path)[0]
 
 
 def asked_of(
@@ -93,13 +94,13 @@ def asked_of(
     body: bytes,
     is_endpoint: Callable[[str], bool],
 ) -> Asked | None:
-    """What a request asks of a model, or None if it is something else. `headers` finds names in any case.
+    """What a request asks of a model, or None if it is something else. `headers` are by name in lower case.
 
     `is_endpoint` says of an address that it serves a model, whatever its path or host look like.
     """
     if method != "POST":
         return None
-    api, members = next(((api, members) for api, pattern, members in _PATHS if pattern.search(path)), ("", ()))
+    api, members = _by_path(path)
     mine = is_endpoint(url)
     if not api and not mine:
         return None
@@ -117,6 +118,12 @@ def asked_of(
     )
 
 
+@lru_cache(256)
+def _by_path(path: str) -> tuple[str, tuple[str, ...]]:
+    return next(((api, members) for api, pattern, members in _PATHS if pattern.search(path)), ("", ()))
+
+
+@lru_cache(256)
 def is_known(host: str, api: str) -> bool:
     """True for a host that serves models."""
     if host.endswith(".amazonaws.com"):

@@ -156,6 +156,7 @@ class Calls:
         self.stored: set[bytes] = set()
         self.ids: set[bytes] = set()
         self.has_read_ids = False
+        self.links: dict[tuple[str, bytes], str] = {}
         self.noted: set[tuple[str, str]] = set()
 
     def take(self, path: str, name: str) -> tuple[int, str]:
