@@ -39,7 +39,7 @@ Exit codes:
   7  a fault of the harness: a row without its kill
 """
 OPTIONS: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None}
-app = typer.Typer(epilog=EPILOG, **OPTIONS)
+app = typer.Typer(**OPTIONS)
 recording = typer.Typer(**OPTIONS)
 
 File = Annotated[Path, typer.Option("--config", metavar="FILE", help="What is tested, and its services.")]
@@ -47,7 +47,7 @@ Variant = Annotated[str | None, typer.Option("--variant", metavar="NAME", help="
 Command = Annotated[list[str] | None, typer.Argument(metavar="[-- COMMAND…]", help="How the agent is started.")]
 
 
-@app.command(context_settings={"help_option_names": ["--help"]})
+@app.command(epilog=EPILOG)
 def crashtest(
     command: Command = None,
     config: File = Path(DEFAULT_FILE),
