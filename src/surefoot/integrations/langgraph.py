@@ -3,8 +3,8 @@
     result = run(graph, {"messages": [...]}, config, approvals=Asks(by="analyst", within=timedelta(days=3)))
 
 `interrupt()` ends the graph with a question; here it is asked in the inbox, and the graph resumes with the answer. The
-graph needs a checkpointer for that, and one in memory is enough: after a restart the whole graph runs again over what
-is recorded.
+graph needs a checkpointer for that, and one in memory is enough: after a restart, and after a wait, the whole graph
+runs again over what is recorded. A thread that was left in the middle would not, so it is forgotten, or refused.
 """
 
 # The framework is not installed where this is checked, so nothing is known of its types.
@@ -19,7 +19,7 @@ from typing import Any
 
 from langgraph.types import Command
 
-from ..core.errors import Denied
+from ..core.errors import Denied, UsageError
 from .approving import Pause, decide, decide_async
 from .asking import Asks
 
@@ -58,8 +58,22 @@ def _resume(interrupts: Sequence[Any], asked: list[list[Pause]], decided: list[D
     return Command(resume=answers)
 
 
+def _left(graph: Any, state: Any) -> bool:
+    """True if the thread was left in the middle, in memory; UsageError where a checkpoint on disk says so."""
+    if not state.next:
+        return False
+    if type(graph.checkpointer).__name__ in ("InMemorySaver", "MemorySaver"):
+        return True
+    raise UsageError(
+        f"the graph's thread has a checkpoint before {', '.join(state.next)}, and would go on there, past what this "
+        "run has recorded. Inside a run a graph starts from the beginning: give it another thread_id, or an InMemorySaver"
+    )
+
+
 def run(graph: Any, input: Any, config: Any = None, *, approvals: Asks, **options: Any) -> Any:
     """`graph.invoke`, in which each interrupt waits for its decision in the inbox. Suspends the run meanwhile."""
+    if _left(graph, graph.get_state(config)):
+        graph.checkpointer.delete_thread(config["configurable"]["thread_id"])
     while True:
         result = graph.invoke(input, config, **options)
         interrupts = result.get("__interrupt__") if isinstance(result, dict) else None
@@ -71,6 +85,8 @@ def run(graph: Any, input: Any, config: Any = None, *, approvals: Asks, **option
 
 async def run_async(graph: Any, input: Any, config: Any = None, *, approvals: Asks, **options: Any) -> Any:
     """The same with `graph.ainvoke`."""
+    if _left(graph, await graph.aget_state(config)):
+        await graph.checkpointer.adelete_thread(config["configurable"]["thread_id"])
     while True:
         result = await graph.ainvoke(input, config, **options)
         interrupts = result.get("__interrupt__") if isinstance(result, dict) else None
