@@ -79,7 +79,7 @@ def _run(target: Target, args: argparse.Namespace) -> bool:
     try:
         envs.install(target)
         rows: list[results.Row] = []
-        for row in _measure_of(target)(Bench(target=target, scratch=scratch, only=args.only)):
+        for row in measure_of(target)(Bench(target=target, scratch=scratch, only=args.only)):
             rows.append(row)
             print(f"  {row.arm:34} {row.row:38} {row.seen:16} {row.good} of {row.tries}  {row.verdict}", flush=True)
         result = results.Result(
@@ -102,13 +102,21 @@ def _run(target: Target, args: argparse.Namespace) -> bool:
         traceback.print_exc()
         return False
     finally:
+        _forget_modules(target)
         if args.keep:
             print(f"  kept: {scratch}")
         else:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _measure_of(target: Target) -> Any:
+def _forget_modules(target: Target) -> None:
+    """Targets may name their modules alike: what this one imported from its folder must not be the next one's."""
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(f"{target.folder}{os.sep}"):
+            del sys.modules[name]
+
+
+def measure_of(target: Target) -> Any:
     """The function `measure` of the target's run.py, whose folder its own modules are imported from."""
     sys.path.insert(0, str(target.folder))
     spec = importlib.util.spec_from_file_location(f"target_{target.name.replace('-', '_')}", target.folder / "run.py")

@@ -49,11 +49,11 @@ def check() -> int:
 
 def render() -> str:
     """The whole page."""
-    targets = list(every())
+    targets = [target for target in every() if target.results.exists() or target.not_run]
     measured = [(target, results.read(target.results)) for target in targets if target.results.exists()]
     parts = [HEAD + "".join(f"| {word} | {meaning} |\n" for word, meaning in MEANING.items())]
     parts.append("\n".join(_summary(measured)))
-    parts.append("\n".join(_remarks(measured)))
+    parts.append("\n".join(remarks(measured)))
     parts += ["\n".join(_section(target, result)) for target, result in measured]
     parts += ["\n".join(_not_run(target)) for target in targets if not target.results.exists()]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
@@ -86,7 +86,7 @@ def _worst(rows: list[Row]) -> str:
     return next(word for word in order if any(row.verdict == word for row in rows))
 
 
-def _remarks(measured: list[tuple[Target, Result]]) -> Iterator[str]:
+def remarks(measured: list[tuple[Target, Result]]) -> Iterator[str]:
     """Where ours is not green, and where others are as good."""
     yield "## Losses and ties\n"
     losses = [

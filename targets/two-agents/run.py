@@ -42,7 +42,7 @@ class Desk(Shop):
 def measure(bench: Bench) -> Iterator[Row]:
     """Every arm, every row."""
     for row, strikes in ROWS.items():
-        for arm, (file, form) in ARMS.items():
+        for arm, (file, form) in ARMS.items() if bench.wants(row) else ():
             yield _measure(bench, row, strikes, arm, file, form)
 
 
