@@ -23,12 +23,12 @@ def write() -> str:
 def page() -> str:
     """The whole page."""
     known = [(one, result) for one in map(framework, names()) if (result := load(one)) is not None]
-    waiting = [one for one in map(framework, names()) if one.not_run]
+    others = [one for one in map(framework, names()) if load(one) is None]
     parts = [HEAD.rstrip(), "", BEGIN, *overview(known), ""]
     for one, result in known:
         parts += ["", *section(one, result)]
-    if waiting:
-        parts += ["", "## Not run", ""] + [f"- **{one.title}**: {one.not_run}" for one in waiting]
+    for one in others:
+        parts += ["", f"## {one.title}", "", f"Not run: {one.not_run}" if one.not_run else "Not measured yet."]
     return "\n".join([*parts, "", END, ""])
 
 
@@ -43,7 +43,7 @@ def overview(known: list[tuple[Framework, Result]]) -> list[str]:
         ours = [r for r in rows if r.surefoot]
         proved = _features(result)
         cells = [
-            f"[{one.title}]({one.page})" if one.page else one.title,
+            f"[{one.title}]({one.page})" if (PAGE.parent / one.page).is_file() else one.title,
             one.by,
             _versions(one, result),
             _worst(published),

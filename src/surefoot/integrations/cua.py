@@ -35,8 +35,8 @@ def durable(computer: Any, *, rules: Mapping[str, Says] | None = None, default: 
     `computer` is a handler, or the dict of functions that cua-agent takes. `rules` says by method name what a repeat
     does: a contract, a `Policy` (with a lookup, an identity, an approval), "read", or False for not gated; `default`
     says it for actions that are not named. In the code of an action `attempt()` (of `integrations.tool`) has the key.
-    Outside a run what only reads is a plain call, and an action is refused unless its policy has an identity. UsageError
-    for a rule of a method that the computer does not have.
+    Outside a run what only reads is a plain call, and an action is refused unless its policy has an identity.
+    UsageError for a rule of a method that the computer does not have.
     """
     said = dict(rules or {})
     names: set[str] = set(cast("dict[str, Any]", computer)) if isinstance(computer, dict) else _methods(computer)
