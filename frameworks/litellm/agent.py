@@ -1,0 +1,90 @@
+"""A loop over `litellm.completion`, as its documentation shows it; with Surefoot also async and streamed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import litellm
+
+import surefoot.http
+from frameworks.kit import PROMPT, Job
+from frameworks.ours import run_once, shop_tool
+from surefoot import Surefoot, workflow
+from surefoot.integrations.tool import tool_call_id
+
+OP = {"type": "object", "properties": {"op": {"type": "string"}}, "required": ["op"]}
+SHOP = {"name": "shop", "description": "Do one irreversible checkout operation.", "parameters": OP}
+TOOLS: Any = [{"type": "function", "function": SHOP}]
+Call = Callable[[Any], str]
+
+
+def options(job: Job, messages: list[Any]) -> dict[str, Any]:
+    return {
+        "model": "openai/gpt-scripted",
+        "messages": messages,
+        "tools": TOOLS,
+        "api_base": job.openai_url,
+        "api_key": "any",
+    }
+
+
+def take(messages: list[Any], message: Any, call: Call) -> str | None:
+    """Do what the message asks for; its text when it asks for nothing."""
+    messages.append(message.model_dump(exclude_none=True))
+    asked_for = message.tool_calls or []
+    messages += [{"role": "tool", "tool_call_id": asked.id, "content": call(asked)} for asked in asked_for]
+    return None if message.tool_calls else message.content or ""
+
+
+def loop(job: Job, call: Call) -> str:
+    messages: list[Any] = [{"role": "user", "content": PROMPT}]
+    while True:
+        answer: Any = litellm.completion(**options(job, messages))
+        text = take(messages, answer.choices[0].message, call)
+        if text is not None:
+            return text
+
+
+async def loop_streamed(job: Job, call: Call) -> str:
+    messages: list[Any] = [{"role": "user", "content": PROMPT}]
+    while True:
+        events: Any = await litellm.acompletion(**options(job, messages), stream=True)
+        answer: Any = litellm.stream_chunk_builder([event async for event in events], messages=messages)
+        text = take(messages, answer.choices[0].message, call)
+        if text is not None:
+            return text
+
+
+def called(shop: Callable[..., str]) -> Call:
+    def call(asked: Any) -> str:
+        with tool_call_id(asked.id):
+            return shop(**json.loads(asked.function.arguments))
+
+    return call
+
+
+def streamed(job: Job, shop: Callable[..., str]) -> str:
+    surefoot.http.install()
+
+    @workflow
+    async def checkout() -> str:
+        async with surefoot.http.scope("agent"):
+            return await loop_streamed(job, called(shop))
+
+    async def once() -> str:
+        async with Surefoot(job.db) as sf:
+            return await sf.run(checkout, id=job.run)
+
+    return asyncio.run(once())
+
+
+def run(job: Job) -> str:
+    if job.arm == "as published":
+        return loop(job, lambda asked: job.press(**json.loads(asked.function.arguments)))
+    shop: Any = shop_tool(job, name="shop")
+    if job.options.get("stream"):
+        return streamed(job, shop)
+    return run_once(job, lambda prompt: loop(job, called(shop)))
