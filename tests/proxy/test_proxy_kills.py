@@ -114,7 +114,30 @@ def test_a_proxy_that_is_killed_can_lose_the_one_reply_that_it_waited_for(
         again = agents.start("chat", second.base("r", "2"), CALLS, False, -1, "")
         assert again.join() == 0 and again.lines[0] == agent.lines[0]
         assert len(models.paid()) == paid
-        assert second.end() in (-signal.SIGTERM, 0, 143)
+        assert second.end() == 0
+
+
+def test_a_proxy_that_is_told_to_stop_records_what_is_under_way_and_gives_its_runs_back(
+    agents: ForkServer, folder: Path, processes: Callable[..., ProxyProcess]
+) -> None:
+    stopping: list[ProxyProcess] = []
+
+    def hold(at: str, number: int, connection: Any) -> bool:
+        if at == "after":  # paid, and on its way
+            stopping[0].process.terminate()
+        return False
+
+    with ModelServer(record=folder / "stopped.jsonl", boundary=hold) as models:
+        db = str(folder / "stopped.db")
+        stopping.append(processes(db, "--upstream", f"openai={models.url}"))
+        killed = agents.start("chat", stopping[0].base("r", "1"), 1, False, 0, "sent")
+        assert killed.join() == -signal.SIGKILL
+        assert stopping[0].process.wait(60) == 0
+        assert len(models.paid()) == 1
+    with Surefoot(db) as sf:
+        assert sf.get("r").status == "pending"
+        read = sf.store.read_run("r")
+        assert read is not None and [entry.slot.partition(":")[0] for entry in read[1]] == ["@/call"]
 
 
 def test_a_stream_that_breaks_off_is_no_result(

@@ -83,10 +83,13 @@ class Forwarder:
                 flight.end(recorded=False, cut=True)
             await held.tell()
 
-    async def close(self) -> None:
-        """Wait for every call under way."""
-        while self._tasks:
-            await asyncio.wait(set(self._tasks))
+    async def close(self, seconds: float) -> None:
+        """Wait for every call under way; one that takes longer is given up, and paid again by the next proxy."""
+        if self._tasks:
+            _, late = await asyncio.wait(set(self._tasks), timeout=seconds)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
 
 class Landing:

@@ -255,12 +255,6 @@ class Runs:
                 raise _refused(run_id, error)
         return held
 
-    async def close(self) -> None:
-        """Let every call under way be recorded, as far as the caller waits; the runs are given back with the store."""
-        flights = [flight.done for held in self._open.values() for flight in held.book.flights.values()]
-        if flights:
-            await asyncio.wait(set(flights))
-
 
 def _refused(run_id: str, error: BaseException | None) -> RunClosed:
     match error:

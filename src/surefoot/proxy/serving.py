@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import signal
 import socket
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, cast
 
 from ..core.errors import UsageError
 from ..credentials.sealing import Keys, keys_from_environment
@@ -59,8 +60,8 @@ async def opened(sf: Surefoot, options: Options) -> AsyncGenerator[Proxy]:
         try:
             yield proxy
         finally:
-            await proxy.tokens.close()
-            await proxy.forwarder.close()
+            await proxy.tokens.close(GRACE_SECONDS)
+            await proxy.forwarder.close(GRACE_SECONDS)
 
 
 class Quiet(logging.Filter):
@@ -89,13 +90,23 @@ def server_of(proxy: Proxy) -> Any:
         timeout_graceful_shutdown=GRACE_SECONDS,
         timeout_keep_alive=75,
     )
-    return uvicorn.Server(config)
+    server = uvicorn.Server(config)
+    # its own way ends the process by the signal, before calls under way are recorded and runs are given back
+    cast("Any", server).capture_signals = contextlib.nullcontext
+    return server
 
 
 async def serve(sf: Surefoot, options: Options, listener: socket.socket, started: Any = None) -> None:
     """Serve until SIGTERM or Ctrl-C; `started` is called when requests are answered."""
     async with sf, opened(sf, options) as proxy:
         server = server_of(proxy)
+
+        def stop() -> None:
+            server.force_exit = server.should_exit  # the second signal does not wait for whoever is connected
+            server.should_exit = True
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop)
         if started is not None:
             asyncio.get_running_loop().call_soon(started)
         await server.serve(sockets=[listener])

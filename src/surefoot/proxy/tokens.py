@@ -115,10 +115,10 @@ class Tokens:
             return Response(content, status_code=head.status, headers=dict(head.headers))
         return Response(got.content, status_code=got.status_code, headers=dict(kept_of(got.headers.multi_items())))
 
-    async def close(self) -> None:
-        """Wait for every exchange under way."""
+    async def close(self, seconds: float) -> None:
+        """Wait for every exchange under way; the effect of one that takes longer is in doubt."""
         if self._tasks:
-            await asyncio.wait(set(self._tasks))
+            await asyncio.wait(set(self._tasks), timeout=seconds)
 
 
 def used_up(service: TokenService, body: bytes) -> str:
