@@ -35,6 +35,7 @@ def options_for(job: Job, base_url: str, tool: Any | None) -> ClaudeAgentOptions
             "CLAUDE_CONFIG_DIR": str(home / "config"),
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",
+            "ENABLE_TOOL_SEARCH": "false",  # else tools of MCP servers are found by a search first
             "DISABLE_ERROR_REPORTING": "1",
             "DISABLE_TELEMETRY": "1",
             "HTTPS_PROXY": NOWHERE,

@@ -68,7 +68,7 @@ def live(
             waiting = asyncio.ensure_future(sf.run(bank, (folder / "url").read_text(), id="r"))
             while not waiting.done():
                 await asyncio.wait({waiting}, timeout=0.05)
-                if await asyncio.to_thread(sf.approvals):
+                if await asyncio.to_thread(lambda: sf.approvals() and sf.get("r").status == "waiting"):
                     waiting.cancel()
                     await asyncio.gather(waiting, return_exceptions=True)
                     return "waits"
