@@ -81,7 +81,8 @@ def called(shop: Callable[..., str]) -> Call:
 
 def automatic(job: Job, shop: Callable[..., str]) -> str:
     config = types.GenerateContentConfig(tools=[shop])
-    return client_of(job).models.generate_content(model=MODEL, contents=PROMPT, config=config).text or ""
+    client = client_of(job)  # it closes itself when nobody holds it
+    return client.models.generate_content(model=MODEL, contents=PROMPT, config=config).text or ""
 
 
 def streamed(job: Job, shop: Callable[..., str]) -> str:
