@@ -19,7 +19,8 @@ KINDS = {
     "lose_reply": "answer lost, nobody is killed",
     "500_after": "500 after acting",
     "late": "connection cut, acts afterwards",
-    "pause": "stopped past its lease, another copy runs, it wakes",
+    "pause before": "stopped past its lease as its request arrived; the shop acts when the other copy has ended",
+    "pause effect": "stopped past its lease after its request was acted on; another copy runs, it wakes",
     "replicas": "two copies at once",
 }
 
@@ -52,7 +53,8 @@ def converted(document: Json, arm: str, *, ours: bool) -> Iterator[Row]:
 def _name(row: Json) -> str:
     if row["kind"] == "kill":
         return f"killed, window {row['window']}"
-    return KINDS.get(row["kind"], row["kind"])
+    kind = f"pause {row['window']}" if row["kind"] == "pause" else row["kind"]
+    return KINDS.get(kind, kind)
 
 
 def _row(name: str, tries: list[Json], arm: str, *, ours: bool) -> Row:
