@@ -102,14 +102,14 @@ def _run(target: Target, args: argparse.Namespace) -> bool:
         traceback.print_exc()
         return False
     finally:
-        _forget_modules(target)
+        forget_modules(target)
         if args.keep:
             print(f"  kept: {scratch}")
         else:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _forget_modules(target: Target) -> None:
+def forget_modules(target: Target) -> None:
     """Targets may name their modules alike: what this one imported from its folder must not be the next one's."""
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", None)).startswith(f"{target.folder}{os.sep}"):

@@ -67,6 +67,19 @@ def _run(
     return ends
 
 
+def cell(counts: dict[str, float]) -> str:
+    """What was counted, and in brackets what the closed form expects."""
+    seen = _three(counts["redone"], counts["tokens"], counts["twice"])
+    if "redone_expected" not in counts:
+        return seen
+    expected = _three(counts["redone_expected"], counts["tokens_expected"], counts["twice_expected"])
+    return f"{seen} (expected {expected})"
+
+
+def _three(redone: float, tokens: float, twice: float) -> str:
+    return f"{redone:.2f} / {tokens:,.0f} / {100 * twice:.1f}%"
+
+
 def _row(arm: str, form: str, crashes: list[Crash | None], ends: list[list[int]], found: list[Cost]) -> Row:
     count, control = len(crashes), crashes[0] is None
     means = {
@@ -89,7 +102,7 @@ def _row(arm: str, form: str, crashes: list[Crash | None], ends: list[list[int]]
         row="control, nobody killed" if control else TITLE.format(count=count),
         arm=arm,
         ours=arm.startswith("Surefoot"),
-        seen=f"{means['redone']:.2f} / {means['tokens']:,.0f} / {100 * means['twice']:.1f}%",
+        seen=cell(counts),
         verdict=verdict,
         tries=count,
         good=count - bad,

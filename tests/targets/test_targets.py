@@ -133,6 +133,27 @@ def test_two_agents_and_one_ticket_are_really_run(tmp_path: Path) -> None:
     assert all(row.ends["-9"] == 1 for row in rows)
 
 
+def test_the_support_agents_figures_are_ordinary_samples_of_the_closed_form() -> None:
+    rows = [row for row in results.read(ROOT / "targets" / "support" / "results.json").rows if row.asked]
+    assert len(rows) == 5 and all(row.asked == row.ends["-9"] == 1_000 for row in rows)
+    assert all(abs(value) < 1 for row in rows for name, value in row.counts.items() if name.endswith("_z"))
+
+
+def test_targets_may_name_their_modules_alike(tmp_path: Path) -> None:
+    from targets.__main__ import forget_modules, measure_of
+
+    found = []
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        shutil.copytree(ROOT / "targets" / "two-agents", folder, ignore=shutil.ignore_patterns("__pycache__"))
+        (folder / "world_of_it.py").write_text(f"NAME = {name!r}\n")
+        (folder / "run.py").write_text("from world_of_it import NAME\ndef measure(bench):\n    return NAME\n")
+        target = load(folder)
+        found.append(measure_of(target)(Bench(target=target, scratch=tmp_path)))
+        forget_modules(target)
+    assert found == ["one", "two"]
+
+
 def test_an_environment_that_cannot_be_made_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(envs, "ENVS", tmp_path)
     folder = tmp_path / "target"
