@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import surefoot
 from surefoot import (
     Budget,
     BudgetExceeded,
@@ -419,3 +420,84 @@ def test_the_ids_of_recorded_answers_are_known(db: Path) -> None:
         return body
 
     assert twice(db, make) == [(True, False)] * 2
+
+
+async def test_calls_of_a_branch_that_lost_are_not_missed(db: Path) -> None:
+    """On replay the loser is cancelled before it has asked again for all that it had asked for."""
+    model, ledger = Model(), Ledger()
+    attempts: list[str] = []
+
+    @effect(keyed(timedelta(hours=1)), identity="mail:2", name="mail2")
+    def mail(attempt: Any) -> None:
+        ledger.post(attempt.key, "mail")
+
+    def agent_of(crashes: bool) -> Any:
+        restart()
+
+        @workflow(name="agent")
+        async def agent() -> int:
+            async def quick() -> str:
+                await ask_async(model, "quick")
+                if crashes:
+                    await asyncio.sleep(0.3)  # live, the other asks first
+                return "quick"
+
+            async def slow() -> str:
+                if not crashes:
+                    await asyncio.sleep(0.01)
+                await ask_async(model, "slow")
+                await surefoot.sleep(60)
+                return "slow"
+
+            winner, _ = await surefoot.first(quick(), slow())
+            attempts.append("crash" if crashes else "again")
+            if crashes:
+                raise Crash
+            mail()
+            return winner
+
+        return agent
+
+    with Surefoot(db) as sf, pytest.raises(Crash):
+        await sf.run(agent_of(True), id="r")
+    assert model.paid == ["quick", "slow"]
+    with Surefoot(db) as sf:
+        assert await sf.run(agent_of(False), id="r") == 0
+    assert model.paid == ["quick", "slow"] and ledger.things == ["mail"]
+
+
+async def test_a_call_that_a_recorded_timeout_ended_is_not_made_on_replay(db: Path) -> None:
+    model = Model()
+    began: list[str] = []
+
+    def agent_of(crashes: bool) -> Any:
+        restart()
+
+        @workflow(name="agent")
+        async def agent() -> str:
+            async def body() -> bytes:
+                began.append("slow")
+                await asyncio.sleep(30)
+                return b"late"
+
+            place = calls.place("a model call")
+            assert place is not None
+            try:
+                async with surefoot.timeout(0.05):
+                    await calls.record_async(
+                        place, kind="model", name="m", fingerprint=b"slow", preview="slow", body=body
+                    )
+            except TimeoutError:
+                pass
+            answer = await ask_async(model, "next")
+            if crashes:
+                raise Crash
+            return answer
+
+        return agent
+
+    with Surefoot(db) as sf, pytest.raises(Crash):
+        await sf.run(agent_of(True), id="r")
+    with Surefoot(db) as sf:
+        assert await sf.run(agent_of(False), id="r") == "next 1"
+    assert began == ["slow"] and model.paid == ["next"]

@@ -70,7 +70,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     def text(self) -> str:
         """For reports: what was recorded, and where it stood."""
-        family = _FAMILY[self.kind]
+        family = "call" if calls.is_call(self.slot) else _FAMILY[self.kind]
         return f"{family} {self.slot}({self.preview})  [entry {self.seq}]"
 
 

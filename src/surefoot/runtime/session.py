@@ -324,12 +324,17 @@ class Session:
 
 
 def user_place() -> str:
-    """File and line of the innermost frame that is not ours."""
+    """File and line of the innermost frame that is the user's: not ours, nor that of a package that stands between."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    ours = __name__.partition(".")[0]
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in (ours, "asyncio", "threading"):
+    innermost = ""
+    while frame is not None:
+        module, file = frame.f_globals.get("__name__", ""), frame.f_code.co_filename
+        if module.partition(".")[0] not in (__name__.partition(".")[0], "asyncio", "threading"):
+            innermost = innermost or f"{file}:{frame.f_lineno}"
+            if "site-packages" not in file:
+                return f"{file}:{frame.f_lineno}"
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+    return innermost
 
 
 Handler = Callable[[Session, Any], Any]
