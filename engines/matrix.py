@@ -128,6 +128,14 @@ ENGINES = {
             own_victim=True,
         ),
         Engine(
+            name="absurd",
+            title="Absurd on PostgreSQL, Surefoot in the same database",
+            env="absurd",
+            program="with_absurd.py",
+            open=_postgres(),
+            store="PLACE",
+        ),
+        Engine(
             name="script", title="a plain script under a supervisor", env="", program="with_script.py", open=_nothing
         ),
     )
