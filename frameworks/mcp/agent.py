@@ -86,7 +86,7 @@ async def published(job: Job) -> str:
 
 async def surefoot(job: Job) -> str:
     import surefoot.http
-    from surefoot import Surefoot, lookup, workflow
+    from surefoot import RunWaiting, Surefoot, lookup, workflow
     from surefoot.integrations.mcp import Rule, durable
     from surefoot.integrations.tool import tool_call_id
 
@@ -104,7 +104,11 @@ async def surefoot(job: Job) -> str:
             with surefoot.http.scope("checkout"):
                 return await loop(job, durable(client, server="shop", rules=rules), called)
 
-        return await sf.run(checkout, id=job.run)
+        try:
+            return await sf.run(checkout, id=job.run)
+        except RunWaiting as waiting:  # a task group of anyio would wrap it
+            stopped = waiting
+    raise stopped
 
 
 def run(job: Job) -> str:

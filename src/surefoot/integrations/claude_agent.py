@@ -22,7 +22,7 @@ from collections import defaultdict, deque
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from claude_agent_sdk import HookMatcher
 
@@ -51,11 +51,6 @@ NO_OP = {"Bash": {"command": ":"}}
 Answer = dict[str, Any]
 
 
-class _Flying(NamedTuple):
-    task: asyncio.Task[Any]
-    ended: asyncio.Future[Any]
-
-
 class Guard:
     """The tools of one agent in one run; make it inside the workflow, in a call scope."""
 
@@ -68,17 +63,14 @@ class Guard:
         self._built_in = {name: policy_of(said, name) for name, said in {**BUILT_IN, **(built_in or {})}.items()}
         self._ids: defaultdict[tuple[str, bytes], deque[str]] = defaultdict(deque)
         self._mine: set[str] = set()
-        self._flying: dict[str, _Flying] = {}
+        self._flying: dict[str, tuple[asyncio.Task[Any], asyncio.Future[Any]]] = {}
         self._recorded: dict[str, Any] = {}
 
     def options(self, options: Any) -> Any:
         """A copy of the SDK's options with the hooks added before those that are there."""
         hooks = dict(options.hooks or {})
-        for event, hook in (
-            ("PreToolUse", self._before),
-            ("PostToolUse", self._after),
-            ("PostToolUseFailure", self._failed),
-        ):
+        ours = {"PreToolUse": self._before, "PostToolUse": self._after, "PostToolUseFailure": self._failed}
+        for event, hook in ours.items():
             hooks[event] = [HookMatcher(hooks=[hook], timeout=LONGEST.total_seconds()), *hooks.get(event, [])]
         return dataclasses.replace(options, hooks=hooks)
 
@@ -86,7 +78,9 @@ class Guard:
 
     def tool(self, tool: Any, said: Says | None = None) -> Any:
         """A copy of an SDK tool (`@tool`) that runs once for each call of the model."""
-        policy = policy_of(said, tool.name) if said is not None else self._policy_of_own(tool.name)
+        policy = (
+            policy_of(said, tool.name) if said is not None else self._tools.get(tool.name, policy_of(None, tool.name))
+        )
         if policy is None:
             return tool
         self._mine.add(tool.name)
@@ -104,9 +98,6 @@ class Guard:
                     return _error(str(error))
 
         return dataclasses.replace(tool, handler=handler)
-
-    def _policy_of_own(self, name: str) -> Policy | Reads | None:
-        return self._tools.get(name, policy_of(None, name))
 
     def _take_id(self, name: str, arguments: Answer) -> str | None:
         """The id that the hook saw for this call: the tool itself is not told."""
@@ -129,9 +120,7 @@ class Guard:
         if name.startswith("mcp__") and own in self._mine:
             self._ids[own, encode_canonical(arguments, "arguments")].append(call_id)
             return {}
-        policy = self._built_in.get(name)
-        if policy is None and name.startswith("mcp__"):
-            policy = policy_of(None, name)
+        policy = self._built_in.get(name, policy_of(None, name) if name.startswith("mcp__") else None)
         if policy is None or policy.contract is None:
             return {}
         with self._in_run(), tool_call_id(call_id):
@@ -147,11 +136,10 @@ class Guard:
             began.set_result(None)
             return await ended
 
-        how = policy.options(arguments)
-        task = asyncio.create_task(gate_async(name, policy.contract, arguments, act, **how))
+        task = asyncio.create_task(gate_async(name, policy.contract, arguments, act, **policy.options(arguments)))
         await asyncio.wait({task, began}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            self._flying[call_id] = _Flying(task, ended)
+            self._flying[call_id] = task, ended
             return {}
         try:
             recorded = task.result()
@@ -171,11 +159,10 @@ class Guard:
             return _output(self._recorded.pop(call_id))
         flying = self._flying.pop(call_id, None)
         if flying is not None:
-            flying.ended.set_result({"output": output})
-            await flying.task  # on disk before the model is told
+            flying[1].set_result({"output": output})
+            await flying[0]  # on disk before the model is told
             return {}
-        policy = self._built_in.get(name)
-        if not isinstance(policy, Reads):
+        if not isinstance(self._built_in.get(name), Reads):
             return {}
 
         async def read() -> Any:
@@ -190,11 +177,11 @@ class Guard:
         if flying is None:
             return {}
         if asked.get("is_interrupt"):
-            flying.ended.set_exception(RuntimeError("it was interrupted"))
+            flying[1].set_exception(RuntimeError("it was interrupted"))
         else:
-            flying.ended.set_result({"failed": asked["error"]})
+            flying[1].set_result({"failed": asked["error"]})
         try:
-            await flying.task
+            await flying[0]
         except ToolInDoubt as stop:
             return {"continue_": False, "stopReason": stop.reason}
         return {}
