@@ -16,7 +16,6 @@ from weakref import WeakKeyDictionary
 from ..core.digest import short_digest
 from ..core.errors import Diverged, Signal, SurefootError, Suspend
 from ..core.journal import Branch
-from ..core.run import Waits
 from ..runtime import calls
 from ..runtime.calls import Place
 from ..runtime.scope import Scope, current
@@ -135,11 +134,11 @@ class Gate:
         try:
             value = body()
         except BaseException as error:
-            self._failed(error)
+            told = self._failed(error)
             if isinstance(error, Suspend) and not runs_loop():
                 while self._others_fly():
                     self.session.engine.clock.sleep(POLL_SECONDS)
-            raise self._as_told(error) from error.__cause__
+            raise told from error.__cause__
         finally:
             current.reset(token)
         self.held.end(self.slot, Done(self.digest, value, None))
@@ -155,11 +154,11 @@ class Gate:
         try:
             value = await body()
         except BaseException as error:
-            self._failed(error)
+            told = self._failed(error)
             if isinstance(error, Suspend):
                 while self._others_fly():
                     await self.session.engine.clock.sleep_async(POLL_SECONDS)
-            raise self._as_told(error) from error.__cause__
+            raise told from error.__cause__
         finally:
             current.reset(token)
         self.held.end(self.slot, Done(self.digest, value, None))
@@ -180,25 +179,20 @@ class Gate:
             raise self.session.stop(diverged, self.session.state.root)
         return done.give()
 
-    def _failed(self, error: BaseException) -> None:
-        """Note how it ended; a stop is the whole agent's, so that no later model call hides it."""
+    def _failed(self, error: BaseException) -> BaseException:
+        """Note how it ended; what to raise. A stop is the whole agent's, so that no later model call hides it."""
         ended = Done(self.digest, None, error) if isinstance(error, Exception) else None
+        told = error
+        if isinstance(error, Suspend) and not isinstance(error, ToolInDoubt):
+            told = self.session.suspended[self.branch.path] = ToolInDoubt(error.reason)
+        if isinstance(told, Signal):
+            calls.stop(self.place, told)
         self.held.end(self.slot, ended)
-        if isinstance(error, Signal):
-            calls.stop(self.place, error)
+        return told
 
     def _others_fly(self) -> bool:
         """True while calls that began earlier are under way: cutting them off would leave them in doubt too."""
         return bool(self.held.flying)
-
-    def _as_told(self, error: BaseException) -> BaseException:
-        if isinstance(error, Suspend) and not isinstance(error, ToolInDoubt):
-            return ToolInDoubt(error.reason)
-        return error
-
-    def waits_for_person(self, key: str) -> None:
-        """The run waits for a person to say what became of this effect."""
-        self.session.waits[self.branch.path, f"doubt:{key}"] = Waits(kind="doubt", name=key, detail=self.name)
 
 
 def _short(id: str) -> str:
