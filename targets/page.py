@@ -120,7 +120,7 @@ def _section(target: Target, result: Result) -> Iterator[str]:
     yield target.what + "\n"
     if target.published:
         yield f"Published: {target.published}\n"
-    versions = ", ".join(f"{name} {version}" for name, version in sorted(result.versions.items()))
+    versions = _versions(result.versions)
     licence = f" Licence of what is killed: {target.licence}." if target.licence else ""
     yield f"`{result.command}`, {result.date}, {result.machine}, {result.seconds:.0f} s; {versions}.{licence}\n"
     arms = _arms(result.rows)
@@ -135,6 +135,17 @@ def _section(target: Target, result: Result) -> Iterator[str]:
     if notes:
         yield ""
         yield from (f"- {note}" for note in notes)
+
+
+def _versions(found: dict[str, str]) -> str:
+    """Each package once, with all of its versions."""
+    by_name: dict[str, dict[str, str]] = {}
+    for name, version in sorted(found.items()):
+        by_name.setdefault(name.partition(" (")[0], {})[name] = version
+    words: list[str] = []
+    for name, labelled in by_name.items():
+        words.append(f"{name} {' and '.join(dict.fromkeys(labelled.values()))}")
+    return ", ".join(words)
 
 
 def _cell(row: Row) -> str:
