@@ -1,6 +1,6 @@
 """Absurd on PostgreSQL: as published, each model call and operation is a step; with Surefoot the whole agent is one.
 
-There is no `surefoot.inside.absurd`: this is how an engine without a module is ridden, with the parts of `surefoot.inside`.
+No module is needed to ride an engine: this does it with the parts of `surefoot.inside`.
 """
 
 import os
