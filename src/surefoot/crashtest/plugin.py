@@ -29,7 +29,8 @@ class Crashtest:
         """Crash-test a command; see `surefoot.crashtest.api.crash` for the keys."""
         from .api import crash
 
-        return crash(command, **{"here": self.here, **keys})
+        given: dict[str, Any] = {"here": self.here, **keys}
+        return crash(command, **given)
 
 
 @pytest.fixture(name="crashtest")
