@@ -17,6 +17,7 @@ from .order import Db, RunId, order_of
 
 if TYPE_CHECKING:
     from ..proxy.options import Options, Upstream
+    from ..proxy.supervise import Lived
 
 KEY_VARIABLE, PROXY = "SUREFOOT_PROXY_KEY", "SUREFOOT_PROXY"
 ASK_SECONDS = 60.0
@@ -190,12 +191,13 @@ def _live(parts: _Parts, command: list[str], at: str, options: Options, restarts
         told = parts.supervise.variables(at, options.upstreams, run=options.run, attempt=attempt, key=options.key)
         return {**os.environ, **told}
 
-    supervisor = parts.supervise.Supervisor(command, environment, restarts=restarts)
+    def tell(life: Lived) -> None:
+        how = f"signal {-life.code}" if life.code < 0 else f"exit code {life.code}"
+        print(f"surefoot proxy: attempt {life.attempt} ended with {how}; started again", file=sys.stderr, flush=True)
+
+    supervisor = parts.supervise.Supervisor(command, environment, restarts=restarts, tell=tell)
     supervisor.catch()
     code = supervisor.run(own_session=not sys.stdin.isatty())
-    for life in supervisor.lives[:-1]:
-        how = f"signal {-life.code}" if life.code < 0 else f"exit code {life.code}"
-        print(f"surefoot proxy: attempt {life.attempt} ended with {how}; started again", file=sys.stderr)
     if code == parts.supervise.CANNOT_START:
         raise Failed(Exit.BAD_INPUT, f"cannot start {command[0]!r}: give a program that is on PATH, after --")
     return code

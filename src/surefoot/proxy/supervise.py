@@ -21,6 +21,7 @@ from .options import KNOWN, Upstream
 
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.1, 5.0
 CANNOT_START = 127
+Environment = Callable[[str], Mapping[str, str]]
 RUN_VARIABLE, ATTEMPT_VARIABLE, PROXY_VARIABLE = "SUREFOOT_RUN", "SUREFOOT_ATTEMPT", "SUREFOOT_PROXY"
 
 
@@ -57,10 +58,16 @@ class Supervisor:
     """Runs one command until it succeeds, is told to stop, or has died too often."""
 
     def __init__(
-        self, command: Sequence[str], environment: Callable[[str], Mapping[str, str]], *, restarts: int
+        self,
+        command: Sequence[str],
+        environment: Environment,
+        *,
+        restarts: int,
+        tell: Callable[[Lived], object] = lambda life: None,
     ) -> None:
-        """`environment(attempt)` is the whole environment of one attempt."""
+        """`environment(attempt)` is the whole environment of one attempt; `tell` hears of each that another follows."""
         self._command, self._environment, self._restarts = list(command), environment, restarts
+        self._tell = tell
         self._stopped = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self.lives: list[Lived] = []
@@ -73,6 +80,7 @@ class Supervisor:
             self.lives.append(Lived(attempt=attempt, code=code))
             if code in (0, CANNOT_START) or self._stopped.is_set() or len(self.lives) > self._restarts:
                 return code if code >= 0 else 128 - code
+            self._tell(self.lives[-1])
             self._stopped.wait(min(PAUSE_SECONDS_MIN * 2 ** (len(self.lives) - 1), PAUSE_SECONDS_MAX))
             if self._stopped.is_set():
                 return code if code >= 0 else 128 - code
