@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from surefoot.testing.models import Ask, Meets, ModelServer, Say, ToolCall
+from planner import OPERATIONS, plan
+
+from surefoot.testing.models import Meets, ModelServer
 from targets.bench import Bench
 from targets.person import resolve_by_ledger
 from targets.results import Row, Verdict
 from targets.shop import BEFORE, EFFECT, Shop, Strike
 from targets.supervise import Lives, supervise
 
-OPERATIONS = {"reserve": (210, 130), "charge": (210, 230), "confirm": (210, 330)}
 CHARGE_IS_KNOWN = 3  # the model call after the charge
 ROWS: dict[str, Strike | Meets | str] = {
     "control, nobody killed": "",
@@ -31,17 +32,6 @@ ARMS = {
     "0.9.0 + Surefoot, lookup, no key": ("cua-0.9.0", "agent_surefoot.py", "lookup"),
     "0.9.0 + Surefoot, nothing offered": ("cua-0.9.0", "agent_surefoot.py", "nothing"),
 }
-
-
-def plan(ask: Ask) -> Say:
-    """Decides from the request alone: the first button that no earlier call of the conversation pressed."""
-    pressed = {(call.arguments.get("x"), call.arguments.get("y")) for call in ask.calls}
-    for x, y in OPERATIONS.values():
-        if (x, y) not in pressed:
-            return Say(
-                calls=(ToolCall(name="computer", arguments={"type": "click", "x": x, "y": y, "button": "left"}),)
-            )
-    return Say(text="order complete")
 
 
 def measure(bench: Bench) -> Iterator[Row]:
