@@ -31,6 +31,7 @@ from ..core.errors import Denied, Refused, StepFailed, UsageError
 from ..core.values import encode_canonical
 from ..runtime import calls
 from ..runtime.scope import current
+from .claude_answers import Answer, as_result, deny, error, output_of
 from .claude_models import recorded_models
 from .gate import UNKNOWN, ToolInDoubt
 from .gated import gate_async
@@ -48,7 +49,6 @@ BUILT_IN: dict[str, Says] = {
 """What a repeat of a built-in tool does, unless `Guard(built_in=)` says otherwise. Others only steer the program."""
 NO_OP = {"Bash": {"command": ":"}}
 """Input with which a built-in tool does nothing, so that its recorded output can stand for it."""
-Answer = dict[str, Any]
 
 
 class Guard:
@@ -89,13 +89,15 @@ class Guard:
         async def handler(arguments: Any) -> Any:
             asked = dict(arguments)
             with self._in_run(), tool_call_id(self._take_id(tool.name, asked)):
-                how = policy.options(asked, lambda found: {"content": [{"type": "text", "text": str(found)}]})
+                how = policy.options(asked, as_result)
                 try:
-                    return await gate_async(tool.name, policy.contract, asked, lambda: inner(arguments), **how)
+                    return as_result(
+                        await gate_async(tool.name, policy.contract, asked, lambda: inner(arguments), **how)
+                    )
                 except ToolInDoubt as stop:  # the run's model calls are refused from now on
-                    return _error(f"{UNKNOWN}. {stop.reason}")
-                except (Refused, Denied, StepFailed) as error:
-                    return _error(str(error))
+                    return error(f"{UNKNOWN}. {stop.reason}")
+                except (Refused, Denied, StepFailed) as refused:
+                    return error(str(refused))
 
         return dataclasses.replace(tool, handler=handler)
 
@@ -144,19 +146,19 @@ class Guard:
         try:
             recorded = task.result()
         except ToolInDoubt as stop:
-            return {**_deny(f"{UNKNOWN}. {stop.reason}"), "continue_": False, "stopReason": stop.reason}
-        except (Refused, Denied) as error:
-            return _deny(str(error))
+            return {**deny(f"{UNKNOWN}. {stop.reason}"), "continue_": False, "stopReason": stop.reason}
+        except (Refused, Denied) as refused:
+            return deny(str(refused))
         output = recorded.get("output") if isinstance(recorded, dict) else None
         if name not in NO_OP or output is None:
-            return _deny(f"It was done before, and is not done again. Its result: {output or recorded}")
+            return deny(f"It was done before, and is not done again. Its result: {output or recorded}")
         self._recorded[call_id] = output
         return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "updatedInput": {**arguments, **NO_OP[name]}}}
 
     async def _after(self, asked: Any, tool_use_id: str | None, context: Any) -> Answer:
         name, call_id, output = asked["tool_name"], str(asked["tool_use_id"]), asked["tool_response"]
         if call_id in self._recorded:
-            return _output(self._recorded.pop(call_id))
+            return output_of(self._recorded.pop(call_id))
         flying = self._flying.pop(call_id, None)
         if flying is not None:
             flying[1].set_result({"output": output})
@@ -170,7 +172,7 @@ class Guard:
 
         with self._in_run(), tool_call_id(call_id):
             kept = await gate_async(name, None, dict(asked["tool_input"]), read)
-        return {} if kept == output else _output(kept)
+        return {} if kept == output else output_of(kept)
 
     async def _failed(self, asked: Any, tool_use_id: str | None, context: Any) -> Answer:
         flying = self._flying.pop(str(asked["tool_use_id"]), None)
@@ -185,16 +187,3 @@ class Guard:
         except ToolInDoubt as stop:
             return {"continue_": False, "stopReason": stop.reason}
         return {}
-
-
-def _error(text: str) -> Answer:
-    return {"content": [{"type": "text", "text": text}], "is_error": True}
-
-
-def _deny(why: str) -> Answer:
-    told = {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": why}
-    return {"hookSpecificOutput": told}
-
-
-def _output(value: Any) -> Answer:
-    return {"hookSpecificOutput": {"hookEventName": "PostToolUse", "updatedToolOutput": value}}

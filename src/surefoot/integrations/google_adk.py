@@ -17,7 +17,7 @@ models that are not reached by httpx, say `models="record"`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 from google.adk.models.llm_response import LlmResponse
@@ -99,8 +99,8 @@ class SurefootPlugin(BasePlugin):
             asks = None if asked is None else {"hint": asked.hint, "payload": asked.payload}
             return {"result": _plain(result), "told": {k: v for k, v in told.items() if v}, "asks": asks}
 
-        how = policy.options(arguments, lambda found: {"result": _plain(found), "told": {}, "asks": None})
-        said = cast("dict[str, Any]", await gate_async(tool.name + more, policy.contract, arguments, call, **how))
+        how = policy.options(arguments, _as_said)
+        said = _as_said(await gate_async(tool.name + more, policy.contract, arguments, call, **how))
         if not ran:
             for name, value in said["told"].items():
                 if name == "state_delta":
@@ -171,6 +171,13 @@ async def _needs_confirmation(tool: Any, arguments: dict[str, Any], context: Any
     """True if the tool is declared with `require_confirmation`, and nobody has confirmed it."""
     check = getattr(tool, "check_require_confirmation", None)
     return check is not None and context.tool_confirmation is None and bool(await check(arguments, context))
+
+
+def _as_said(found: Any) -> dict[str, Any]:
+    """A recorded run; what a lookup found, or a person gave as the receipt, in the shape of one."""
+    if isinstance(found, dict) and {"result", "told", "asks"} <= set(found):
+        return found
+    return {"result": _plain(found), "told": {}, "asks": None}
 
 
 def _plain(value: Any) -> Any:

@@ -31,8 +31,8 @@ from .mcp_rules import (
     READS,
     Result,
     Rule,
+    as_result,
     dump,
-    found_result,
     read_error,
     read_result,
     rule_for,
@@ -44,8 +44,7 @@ from .toolcall import attempt
 __all__ = ["META_EFFECT", "META_KEY", "META_RUN", "READS", "DurableClient", "Rule", "durable"]
 
 INPUT_ROUNDS_MAX = 10
-ANSWERS = "(answers)"
-"""Where a round's recorded arguments hold what people said."""
+ANSWERS = "(answers)"  # where a round's recorded arguments hold what people said
 
 
 def durable(
@@ -169,7 +168,7 @@ class DurableClient:
         async def ask(now: Attempt) -> Result | None:
             wanted = rule.ask_arguments(arguments, now.key) if rule.ask_arguments else arguments
             answer = await self._send(rule.ask, wanted, now.timeout, {"meta": {META_KEY: now.key}})
-            return found_result((rule.found or shown)(answer))
+            return None if (found := (rule.found or shown)(answer)) is None else as_result(found)
 
         how: dict[str, Any] = {} if rule.contract is None else {"timeout": rule.timeout or self._timeout}
         if rule.identity is not None:
@@ -178,7 +177,8 @@ class DurableClient:
             how["lookup"] = ask
         recorded = {**arguments, ANSWERS: said} if said else arguments
         try:
-            return await gate_async(f"mcp:{self._server}:{tool}{number}", rule.contract, recorded, call, **how)
+            name = f"mcp:{self._server}:{tool}{number}"
+            return as_result(await gate_async(name, rule.contract, recorded, call, **how))
         except Refused as refused:
             return {"content": [{"type": "text", "text": refused.reason}], "isError": True}
 

@@ -160,10 +160,10 @@ def shown(result: Result) -> Any:
     return content[0] if isinstance(content, list) and content else content or None  # pyright: ignore[reportUnknownVariableType]
 
 
-def found_result(found: Any) -> Result | None:
-    """What was found, as the result of the call that is in doubt; None for nothing."""
-    if found is None:
-        return None
+def as_result(found: Any) -> Result:
+    """A recorded result; what a lookup found, or a person gave as the receipt, in the shape of one."""
+    if isinstance(found, dict) and ("content" in found or found.get("resultType") == "input_required"):  # pyright: ignore[reportUnknownMemberType]
+        return cast("Result", found)
     text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, sort_keys=True)
     structured: Result = {"structuredContent": found} if isinstance(found, dict) else {}
     return {"content": [{"type": "text", "text": text}], **structured}

@@ -80,7 +80,7 @@ class _ToolStage:
                 return await _result_of(next_fn(context), before, use["name"])
 
             asked = dict(use.get("input") or {})
-            how = policy.options(asked, lambda found: {"status": "success", "content": [{"text": str(found)}]})
+            how = policy.options(asked, _as_result)
             failed: Exception | None = None
             try:
                 result = await gate_async(use["name"], policy.contract, asked, call, **how)
@@ -88,7 +88,14 @@ class _ToolStage:
                 failed, result = error, {"status": "error", "content": [{"text": f"Error: {error}"}]}
         for event in before:
             yield event
-        yield ToolResultEvent({**result, "toolUseId": use["toolUseId"]}, exception=failed)
+        yield ToolResultEvent({**_as_result(result), "toolUseId": use["toolUseId"]}, exception=failed)
+
+
+def _as_result(found: Any) -> dict[str, Any]:
+    """A recorded result; what a lookup found, or a person gave as the receipt, in the shape of one."""
+    if isinstance(found, dict) and "content" in found:
+        return found
+    return {"status": "success", "content": [{"text": found if isinstance(found, str) else str(found)}]}
 
 
 async def _result_of(events: AsyncIterator[Any], before: list[Any], name: str) -> dict[str, Any]:
