@@ -136,3 +136,14 @@ def test_a_server_of_ones_own_is_watched(tmp_path: Path) -> None:
     (row,) = crashed(tmp_path, [sys.executable, "-c", text], services={"shop": service}, only=None).rows
     assert row.duplicates == {"POST /orders/{id}": 1}
     assert json.loads(row.request.splitlines()[-1]) == {}
+
+
+def test_requests_in_parallel_hide_no_boundary_from_each_other(tmp_path: Path) -> None:
+    text = (
+        "import json, os, urllib.request as u; from concurrent.futures import ThreadPoolExecutor as P\n"
+        "def pay(n): u.urlopen(u.Request(os.environ['SHOP_URL'] + '/charges', json.dumps({'order': n}).encode()))\n"
+        "with P(4) as pool: list(pool.map(pay, 'abcd'))\n"
+    )
+    report = crashed(tmp_path, [sys.executable, "-c", text], windows=["before", "effect"], clean_runs=2, only=None)
+    assert [v.row.boundary for v in report.rows[::2]] == [f"shop POST /charges#{n}" for n in (1, 2, 3, 4)]
+    assert all(v.kills == 1 and v.fault == "" for v in report.rows)

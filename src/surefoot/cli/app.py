@@ -248,6 +248,17 @@ def demo(context: typer.Context) -> int:
     return int(given or 0)
 
 
+@app.command(context_settings=FORWARD)
+def crashtest(context: typer.Context) -> int:
+    """Kill any agent at each of its requests, restart it, and count.
+
+    `surefoot crashtest --help` lists its options; `crashtest record` records real services first.
+    """
+    from ..crashtest.main import run as forwarded
+
+    return forwarded([*context.args, *(["--json"] if context.obj.as_json and "--json" not in context.args else [])])
+
+
 # --- running them -----------------------------------------------------------------------------------------------
 
 # What typer raises for a command line that makes no sense; where the class lives differs between its versions.

@@ -1,0 +1,225 @@
+"""Breaks each rule of crashtest on purpose, one at a time in a copy of the code, and says which test goes red.
+
+    python -m tests.crashtest.broken_on_purpose            # all, some minutes
+    python -m tests.crashtest.broken_on_purpose signal     # those whose description holds the word
+
+Exits 1 if a change survives.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS_MAX = 280
+
+
+class Change(NamedTuple):
+    """In `file`, `old` (which stands there once) becomes `new`; `tests` are those that should see it."""
+
+    what: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+VERDICTS, ROWS, COMMAND, WIRE, RECORDING = (
+    f"test_crashtest_{n}.py" for n in ("verdicts", "rows", "command", "wire", "recording")
+)
+CHANGES = [
+    Change(
+        "no kill is done",
+        "gateway.py",
+        "if not pid or life in self.killed or self._disarmed:",
+        "if pid:",
+        f"{VERDICTS} -k sound",
+    ),
+    Change(
+        "a row without its exit signal counts",
+        "judge.py",
+        "if row.kills and not any(life.proved and life.number == 1 for life in seen.lives):",
+        "if False:",
+        f"{VERDICTS} -k harness",
+    ),
+    Change(
+        "any end counts as the signal",
+        "observed.py",
+        "return self.killed and self.exit_code == -signal.SIGKILL",
+        "return True",
+        f"{VERDICTS} -k harness",
+    ),
+    Change(
+        "more than in the clean run is fine",
+        "judge.py",
+        "if c > expected.performed[n]}",
+        "if c < 0}",
+        f"{VERDICTS} -k twice",
+    ),
+    Change(
+        "less than in the clean run is fine",
+        "judge.py",
+        "if done[n] < c and not asks}",
+        "if c < 0}",
+        f"{VERDICTS} -k loses",
+    ),
+    Change(
+        "other content is fine",
+        "judge.py",
+        "and have and have != bodies:",
+        "and have is bodies:",
+        f"{VERDICTS} -k amount",
+    ),
+    Change(
+        "success that is a lie is not told",
+        "judge.py",
+        "says_success=bad and _ended_well(seen),",
+        "says_success=False,",
+        f"{VERDICTS} -k loses",
+    ),
+    Change(
+        "a life that hangs is none",
+        "judge.py",
+        "if any(life.hung for life in seen.lives):",
+        "if False:",
+        f"{VERDICTS} -k hangs",
+    ),
+    Change(
+        "the status is not read", "judge.py", "    if seen.still_running:", "    if False:", f"{VERDICTS} -k for_ever"
+    ),
+    Change(
+        "the answer is not judged",
+        "judge.py",
+        'answer = "" if seen.answer_right is not False or asks else',
+        'answer = "" if True else',
+        f"{VERDICTS} -k answer",
+    ),
+    Change(
+        "only the group is killed",
+        "process.py",
+        "    _kill_each(strays)\n    return len(strays | sweep(marker, pid))",
+        "    return len(strays)",
+        f"{WIRE} -k session",
+    ),
+    Change(
+        "what has no variable is not killed",
+        "process.py",
+        "    below = descendants(pid)\n",
+        "    below: set[int] = set()\n",
+        f"{WIRE} -k session",
+    ),
+    Change(
+        "before acts all the same",
+        "gateway.py",
+        "        if deed is Deed.KILL_BEFORE:\n            self.kill(arrival.life)\n",
+        "        if deed is Deed.KILL_BEFORE:\n            self._answer(arrival, target)\n            "
+        "self.kill(arrival.life)\n",
+        f"{VERDICTS} -k window_where",
+    ),
+    Change(
+        "each life is killed at the boundary",
+        "plan.py",
+        "or arrival.life != 1 or",
+        "or",
+        f"{ROWS} -k first_life",
+    ),
+    Change(
+        "one kill is enough for twice",
+        "plan.py",
+        'if row.kind == "twice" and arrival.life == 2',
+        'if row.kind == "twice" and arrival.life == 0',
+        f"{ROWS} -k second_life",
+    ),
+    Change(
+        "a deploy restarts the old code",
+        "supervise.py",
+        'is_new = self.row.kind == "deploy" and number > 1',
+        "is_new = False",
+        f"{ROWS} -k deploy",
+    ),
+    Change(
+        "a lost reply arrives",
+        "gateway.py",
+        "            case Deed.LOSE_REPLY:\n                return _cut(connection)\n",
+        "",
+        f"{ROWS} -k lose_reply",
+    ),
+    Change(
+        "a key is not honoured",
+        "services/routed.py",
+        "held = self._by_key.get((text, key)) if key else None",
+        "held = None",
+        f"{VERDICTS} -k sound",
+    ),
+    Change(
+        "a recording forgets its contract",
+        "services/recording.py",
+        "        if self._contract is not None:",
+        "        if False:",
+        f"{RECORDING} -k twin",
+    ),
+    Change(
+        "faults exit with 0", "main.py", "        return HARNESS_FAULT", "        return FINE", f"{COMMAND} -k without"
+    ),
+    Change(
+        "what an agent says is not escaped",
+        "page.py",
+        "f'<p class=\"agent\">{escape(result.title)}</p>',",
+        "f'<p class=\"agent\">{result.title}</p>',",
+        f"{COMMAND} -k escape",
+    ),
+]
+
+
+def broken_copy(change: Change, folder: Path) -> Path:
+    """A copy of the code in which the rule is broken."""
+    shutil.copytree(ROOT / "src", folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    file = folder / "surefoot" / "crashtest" / change.file
+    text = file.read_text("utf-8")
+    assert text.count(change.old) == 1, (
+        f"{change.what}: {change.file} has {change.old!r} {text.count(change.old)} times"
+    )
+    file.write_text(text.replace(change.old, change.new), "utf-8")
+    return folder
+
+
+def first_red(change: Change) -> str:
+    """The first test that failed, or ""."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = broken_copy(change, Path(folder))
+        file, *words = change.tests.split(" ", 2)
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "--timeout", "120", "-p", "no:cacheprovider"]
+        done = subprocess.run(
+            [*command, f"tests/crashtest/{file}", *words],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(place)},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+        found = re.search(r"^(?:FAILED|ERROR) tests/crashtest/(\S+)", done.stdout, re.MULTILINE)
+        return found[1] if found else ""
+
+
+def main(words: list[str]) -> int:
+    """Try each change that a word picks; all must still fit the code."""
+    survivors = 0
+    for change in CHANGES:
+        if words and not any(word in change.what for word in words):
+            continue
+        red = first_red(change)
+        survivors += not red
+        print(f"{'red     ' if red else 'SURVIVED'}  {change.what}: {red}", flush=True)
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

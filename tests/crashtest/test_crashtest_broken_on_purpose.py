@@ -1,0 +1,12 @@
+"""The changes that break rules on purpose must fit the code as it stands, or they prove nothing when they are asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.crashtest.broken_on_purpose import CHANGES, ROOT, Change
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.what)
+def test_what_is_broken_on_purpose_stands_in_the_code_once(change: Change) -> None:
+    assert (ROOT / "src" / "surefoot" / "crashtest" / change.file).read_text("utf-8").count(change.old) == 1
