@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 from langchain_core.tools import tool as langchain_tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import interrupt
 from typing_extensions import TypedDict
 
 import surefoot.http
-from surefoot import Refused, RunWaiting, Surefoot, UsageError, keyed, opaque, tool, workflow
+from surefoot import Diverged, Refused, RunWaiting, Surefoot, UsageError, keyed, opaque, tool, workflow
 from surefoot.integrations.langchain import SurefootMiddleware, gated
 from surefoot.integrations.langgraph import run, run_async
 from surefoot.integrations.tool import Asks, scope
@@ -188,6 +190,39 @@ def test_a_model_call_that_nobody_records_ends_the_run(tmp_path: Path) -> None:
     )
     with Surefoot(str(tmp_path / "a.db")) as sf, pytest.raises(UsageError, match="nothing recorded it"):
         sf.run(checkout_of(agent), id="order-7")
+
+
+def test_a_graph_that_goes_on_from_its_own_checkpoint_stops_as_diverged_before_it_asks_anew(tmp_path: Path) -> None:
+    """Its first life recorded two model calls. What they asked for is done, each once; nothing else is asked."""
+    paid: list[str] = []
+    config: Any = {"configurable": {"thread_id": "t"}}
+    with ModelServer(replies(PAY, PAY, "done"), strict=True) as models, ExitStack() as stack:
+        saver = stack.enter_context(SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.db")))
+        lives: list[str] = []
+
+        class Dies(AgentMiddleware):
+            def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+                lives.append("tool")
+                if len(lives) == 2:
+                    raise KeyboardInterrupt
+                return handler(request)
+
+        agent = agent_of(models, paid, Dies(), checkpointer=saver)
+
+        @workflow(name="checkout")
+        def checkout() -> str:
+            with scope("bank"):
+                resumed = bool(agent.get_state(config).next)
+                return agent.invoke(None if resumed else NEW, config, durability="sync")["messages"][-1].content
+
+        with Surefoot(str(tmp_path / "a.db")) as sf:
+            with pytest.raises(KeyboardInterrupt):
+                sf.run(checkout, id="order-7")
+            with pytest.raises(Diverged):
+                sf.run(checkout, id="order-7")
+            with pytest.raises(UsageError, match="has a checkpoint before"):
+                run(agent, NEW, config, approvals=ASKS)
+    assert (paid, len(models.paid())) == (["7", "7"], 2)
 
 
 def test_the_model_sees_neither_the_attempt_nor_the_key() -> None:

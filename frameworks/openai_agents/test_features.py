@@ -9,11 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import Agent, OpenAIResponsesModel, RunConfig, Runner, RunState, function_tool, set_tracing_disabled
+from agents import (
+    Agent,
+    OpenAIResponsesModel,
+    RunConfig,
+    Runner,
+    RunState,
+    SQLiteSession,
+    function_tool,
+    set_tracing_disabled,
+)
 from openai import AsyncOpenAI
 
 import surefoot.http
-from surefoot import Refused, RunWaiting, Surefoot, UsageError, keyed, opaque, tool, workflow
+from surefoot import Diverged, Refused, RunWaiting, Surefoot, UsageError, keyed, opaque, tool, workflow
 from surefoot.integrations.openai_agents import protected, run
 from surefoot.integrations.tool import Asks
 from surefoot.testing.models import ModelServer, Say, ToolCall, replies
@@ -134,6 +143,29 @@ async def test_a_model_call_that_nobody_records_ends_the_run(tmp_path: Path) -> 
     async with Surefoot(str(tmp_path / "a.db")) as sf:
         with pytest.raises(UsageError, match="nothing recorded it"):
             await sf.run(checkout_of(agent), id="order-7")
+
+
+async def test_a_session_on_disk_makes_the_second_life_ask_something_else_and_nothing_is_sent(tmp_path: Path) -> None:
+    paid: list[str] = []
+    with ModelServer(replies(PAY, "done"), strict=True) as models:
+        agent = agent_of(models, paid)
+
+        @workflow(name="checkout")
+        async def checkout() -> str:
+            session = SQLiteSession("order-7", tmp_path / "session.db")
+            result = await run(agent, "pay order 7", session=session)
+            if len(models.paid()) == 2 and not died:
+                died.append(True)
+                raise KeyboardInterrupt
+            return result.final_output
+
+        died: list[bool] = []
+        async with Surefoot(str(tmp_path / "a.db")) as sf:
+            with pytest.raises(KeyboardInterrupt):
+                await sf.run(checkout, id="order-7")
+            with pytest.raises(Diverged):
+                await sf.run(checkout, id="order-7")
+    assert (paid, len(models.paid())) == (["7"], 2)
 
 
 async def test_an_agent_as_a_tool_is_not_gated_and_its_tools_are(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from surefoot import (
     workflow,
 )
 from surefoot.core.journal import EntryKind
+from surefoot.effects import effect as effects
 from surefoot.integrations.tool import (
     Asks,
     StatusUnknown,
@@ -476,6 +477,17 @@ def test_the_gate_runs_a_call_once_under_its_id_and_shares_no_code_with_the_next
     assert sf.run(run, id="run") == [2, 2]
     assert [number for number, _ in sent] == [1, 2]
     assert slots(sf) == ["@[call_1]/pay", "@[call_2]/pay", *[s for s in slots(sf) if s.endswith("/look")]]
+
+
+def test_a_gated_call_is_found_by_nobody_under_its_name_later(sf: Surefoot) -> None:
+    """Its body belongs to one call of the model: a cancelled branch must not send another's request with it."""
+
+    @workflow
+    def run() -> None:
+        gate("pay-once", KEYED, {"n": 1}, lambda: "paid")
+
+    sf.run(run, id="run")
+    assert "pay-once" not in effects._effects  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_gate_in_a_body_is_a_plain_call_that_needs_an_identity_if_it_acts(sf: Surefoot) -> None:

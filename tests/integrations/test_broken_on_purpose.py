@@ -1,0 +1,13 @@
+"""The changes that break rules of tools on purpose must fit the code as it stands."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integrations.broken_on_purpose import CHANGES, ROOT, Change
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.what)
+def test_what_is_broken_on_purpose_stands_in_the_code_once(change: Change) -> None:
+    assert (ROOT / "src" / "surefoot" / change.file).read_text("utf-8").count(change.old) == 1
+    assert change.new != change.old
