@@ -25,11 +25,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="frameworks; all, if none is named")
     parser.add_argument("--light", action="store_true", help="those that CI runs")
     parser.add_argument("--version", choices=["newest", "oldest"], help="one environment only")
-    parser.add_argument("--row", action="append", default=[], help="only this row; may be repeated; writes no result")
-    parser.add_argument("--arm", action="append", default=[], help="only this arm; may be repeated; writes no result")
+    parser.add_argument("--row", action="append", default=[], help="only this row; may be repeated")
+    parser.add_argument("--arm", action="append", default=[], help="only this arm; may be repeated")
     parser.add_argument("--no-tests", action="store_true", help="rows only")
     parser.add_argument("--no-rows", action="store_true", help="tests only")
-    parser.add_argument("--save", action="store_true", help="write frameworks/results/NAME.json and the table")
+    parser.add_argument(
+        "--save",
+        action="store_true",
+        help="write frameworks/results/NAME.json and the table; rows that were not measured now are kept",
+    )
     parser.add_argument("--list", action="store_true", help="say what there is")
     parser.add_argument("--table", action="store_true", help="only make docs/frameworks/README.md from the results")
     told = parser.parse_args(arguments)
@@ -42,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wrong: list[str] = []
     for one in [] if told.table else chosen:
         wrong += run(one, told)
-    if told.table or (told.save and not told.row):
+    if told.table or told.save:
         print(f"wrote {table.write()}")
     for fault in wrong:
         print(f"\nFAULT {fault}")
@@ -78,7 +82,7 @@ def run(one: Framework, told: argparse.Namespace) -> list[str]:
             tests[version], faults = run_tests(one, version, python)
             wrong += faults
         print(f"  {time.monotonic() - began:.0f} s", flush=True)
-    if told.save and not told.row and not told.arm:
+    if told.save:
         save(
             one,
             Result(
