@@ -33,6 +33,7 @@ def call(bench: Bench) -> list[Line]:
     return lines(
         figures,
         ("p50 added, less one raw commit", "over_ms", " ms", Mark(at_most=0.5, unit=" ms")),
+        ("CPU added, commit included", "cpu_ms", " ms", None),
         ("p50 added", "added_ms", " ms", None),
         ("p50 of the client alone", "plain_ms", " ms", None),
         ("raw commit p50", "commit_ms", " ms", None),
@@ -63,6 +64,7 @@ def replay(bench: Bench) -> list[Line]:
     return lines(
         figures,
         ("all of them", "replay_ms", " ms", Mark(at_most=100, unit=" ms")),
+        ("CPU of all of them", "cpu_ms", " ms", None),
         ("of one conversation, each turn with all of it", "talk_ms", " ms", None),
         ("as they were made", "live_ms", " ms", None),
     )

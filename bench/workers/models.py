@@ -78,6 +78,13 @@ def timed(work: Callable[[], Any]) -> float:
     return (time.perf_counter() - started) * 1e3
 
 
+def cpu_of(work: Callable[[], Any]) -> float:
+    """Milliseconds of this thread's processor, which other work on the machine changes less."""
+    started = time.thread_time()
+    work()
+    return (time.thread_time() - started) * 1e3
+
+
 def first_event(client: httpx2.Client, url: str, number: int) -> float:
     """Milliseconds until the first event is there; the rest is read too."""
     started = time.perf_counter()
@@ -112,9 +119,13 @@ def in_a_run(folder: str, name: str, body: Callable[[httpx2.Client], Any], *, cr
 def calls(folder: str, url: str, count: int, *, stream: bool) -> dict[str, Any]:
     """A call with the journal beside one without, in turns, and a commit of the same disk."""
     plain, ours = list[float](), list[float]()
+    cpu: dict[str, float] = {}
 
     def body(client: httpx2.Client) -> None:
         with httpx2.Client() as raw:
+            for name, held in () if stream else (("plain", raw), ("ours", client)):
+                asks = [question(-number - count * (name == "ours")) for number in range(1, count + 1)]
+                cpu[name] = cpu_of(lambda held=held, asks=asks: [held.post(url, json=ask) for ask in asks]) / count
             for number in range(count):
                 for held, times in ((raw, plain), (client, ours)):
                     if stream:
@@ -128,7 +139,7 @@ def calls(folder: str, url: str, count: int, *, stream: bool) -> dict[str, Any]:
     added_ms = statistics.median(mine - other for mine, other in zip(ours[8:], plain[8:], strict=True))
     return {
         "plain_ms": plain_ms, "ours_ms": ours_ms, "commit_ms": commit_ms, "added_ms": added_ms,
-        "over_ms": added_ms - commit_ms,
+        "over_ms": added_ms - commit_ms, "cpu_ms": cpu["ours"] - cpu["plain"] if cpu else None,
     }  # fmt: skip
 
 
@@ -161,13 +172,22 @@ def growth(folder: str, url: str, turns: int) -> dict[str, Any]:
 def replay(folder: str, url: str, count: int) -> dict[str, Any]:
     """Milliseconds that `count` recorded calls take a run that is resumed; and those of a conversation."""
 
+    def ask_all(client: httpx2.Client) -> None:
+        for number in range(count):
+            client.post(url, json=question(number))
+
     def apart(client: httpx2.Client) -> float:
-        return timed(lambda: [client.post(url, json=question(number)) for number in range(count)])
+        return timed(lambda: ask_all(client))
+
+    def apart_cpu(client: httpx2.Client) -> float:
+        return cpu_of(lambda: ask_all(client))
 
     def talked(client: httpx2.Client) -> float:
         return timed(lambda: talk(client, url, count, lambda turn: None))
 
-    found = {"live_ms": in_a_run(folder, "apart", apart, crash=True), "replay_ms": in_a_run(folder, "apart", apart)}
+    found = {"live_ms": in_a_run(folder, "apart", apart, crash=True)}
+    found["cpu_ms"] = in_a_run(folder, "apart", apart_cpu, crash=True)
+    found["replay_ms"] = in_a_run(folder, "apart", apart)
     in_a_run(folder, "talk", talked, crash=True)
     return {**found, "talk_ms": in_a_run(folder, "talk", talked)}
 

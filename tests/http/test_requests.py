@@ -16,7 +16,7 @@ import requests
 from surefoot import Budget, BudgetExceeded, Surefoot, UsageError, http, step, workflow
 from surefoot.core.calls import Usage, unpack
 from surefoot.http import blind, settings
-from surefoot.http.conversation import Blobbed
+from surefoot.http.conversation import request_body
 from surefoot.http.gemini import CallIds
 from surefoot.http.request import Asked, asked_of
 from surefoot.http.settings import settings_of
@@ -244,7 +244,7 @@ def grown(db: Path, url: str, turns: int) -> int:
         read = sf.store.read_run("r")
         assert read is not None
         named = [unpack(entry.value)[0].request for entry in read[1]]
-        last = Blobbed(sf.store.read_blob).body(named[-1])
+        last = request_body(sf.store.read_blob, named[-1])
         assert len(last["messages"]) == 2 * turns - 1 and last["messages"][0] == ASK[0] and last["model"] == "m"
     import sqlite3
 

@@ -40,7 +40,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Called(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the journal keeps of a call beside the answer. `answer` and `request` are names of blobs, in hex.
+    """What the journal keeps of a call beside the answer. `answer` names a blob, in hex; `request` says what was asked.
 
     `branch` is the branch whose code asked, which may be cancelled on replay before it asks again.
     """

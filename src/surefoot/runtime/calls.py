@@ -225,7 +225,10 @@ class Slot:
         request: str = "",
         blobs: Blobs = (),
     ) -> None:
-        """Record the answer; durable when it returns (in a pipelined run: queued in order). `request` names a blob."""
+        """Record the answer; durable when it returns (in a pipelined run: queued in order).
+
+        `request` says what was asked, `blobs` are its parts.
+        """
         called = Called(kind=self._kind, branch=self.place.asker.path, usage=usage, money=money, request=request)
         if self._end():
             try:
