@@ -11,7 +11,8 @@ def as_result(found: Any) -> Answer:
     """A tool's result; also of what a lookup found, or a person gave as the receipt."""
     if isinstance(found, dict) and "content" in found:
         return cast("Answer", found)
-    return {"content": [{"type": "text", "text": str(found)}]}
+    text = str(cast("object", found))
+    return {"content": [{"type": "text", "text": text}]}
 
 
 def error(text: str) -> Answer:
