@@ -39,7 +39,7 @@ CHANGES = [
         "no kill is done",
         "gateway.py",
         "if not pid or life in self.killed or self._disarmed:",
-        "if pid:",
+        "if True:",
         f"{VERDICTS} -k sound",
     ),
     Change(
@@ -48,6 +48,13 @@ CHANGES = [
         "if row.kills and not any(life.proved and life.number == 1 for life in seen.lives):",
         "if False:",
         f"{VERDICTS} -k harness",
+    ),
+    Change(
+        "no process is everybody in our own group",
+        "process.py",
+        "    if group <= 1:\n        return False\n",
+        "",
+        f"{WIRE} -k own_group",
     ),
     Change(
         "any end counts as the signal",

@@ -124,6 +124,11 @@ def test_a_kill_reaches_a_process_in_a_session_of_its_own(tmp_path: Path) -> Non
     assert all(state_of(pid) in ("", "Z", "X") for pid in below)
 
 
+def test_a_process_that_is_gone_never_means_our_own_group() -> None:
+    program = "import signal, sys; from surefoot.crashtest.process import send; sys.exit(send(0, signal.SIGTERM))"
+    assert subprocess.run([sys.executable, "-c", program], start_new_session=True).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("body", "tokens"),
     [

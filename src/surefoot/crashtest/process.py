@@ -153,7 +153,9 @@ def sweep(marker: str, since: int) -> set[int]:
 
 
 def send(group: int, number: int) -> bool:
-    """Signal a whole group; False when it is gone."""
+    """Signal a whole group; False when it is gone, or was none: 0 would be our own."""
+    if group <= 1:
+        return False
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
