@@ -115,19 +115,26 @@ def _extra(rows: list[Measured]) -> str:
     return f"at most {max(r.model_calls - clean[r.arm, r.version] for r in six)}" if six else ""
 
 
+ROW_FEATURES = {"re-ordered": "re-ordered tools", "clock": "clock tool"}
+SAME_FEATURE = {"parallel": "parallel tools"}
+
+
+def _feature_of(row: Measured) -> str:
+    """The column that a row proves: that of its kind, or else that of its arm."""
+    if row.row.startswith("parallel"):
+        return "parallel tools"
+    return ROW_FEATURES.get(row.row, SAME_FEATURE.get(row.feature, row.feature))
+
+
 def _features(result: Result) -> dict[str, str]:
     found: dict[str, list[int]] = {}
     for row in result.rows:
-        if row.surefoot and row.feature:
+        if row.surefoot and (feature := _feature_of(row)):
             good = set(row.effects.values()) == {1} and row.ends[-1] == 0 and row.right
-            found.setdefault(row.feature, [0, 0])[int(not good)] += 1
-        if row.surefoot and row.row.startswith(("parallel", "re-ordered", "clock")):
-            good = set(row.effects.values()) == {1} and row.ends[-1] == 0 and row.right
-            name = "parallel tools" if row.row.startswith("parallel") else f"{row.row} tool" * (row.row == "clock")
-            found.setdefault(name or "re-ordered tools", [0, 0])[int(not good)] += 1
+            found.setdefault(feature, [0, 0])[int(not good)] += 1
     for held in result.tests.values():
-        for feature, (passed, failed) in held.items():
+        for feature, counts in held.items():
             if feature:
-                counts = found.setdefault(feature, [0, 0])
-                found[feature] = [counts[0] + passed, counts[1] + failed]
+                known = found.setdefault(SAME_FEATURE.get(feature, feature), [0, 0])
+                known[:] = [known[0] + counts[0], known[1] + counts[1]]
     return {feature: f"{good} of {good + bad}" for feature, (good, bad) in found.items()}
