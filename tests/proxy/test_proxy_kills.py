@@ -201,3 +201,15 @@ def test_nobody_learns_that_an_answer_is_complete_before_it_is_on_disk(
     asking.close()
     proxy.background.__exit__()
     gate.close()
+
+
+def test_on_postgresql_another_proxy_goes_on_with_the_run(
+    agents: ForkServer, models: ModelServer, proxies: Callable[..., Running], postgres_url: str
+) -> None:
+    first = proxies(postgres_url)
+    killed = agents.start("chat", first.base("r", "1"), CALLS, True, 1, "begun")
+    assert killed.join() == -signal.SIGKILL
+    first.background.__exit__()
+    again = agents.start("chat", proxies(postgres_url).base("r", "2"), CALLS, True, -1, "")
+    assert again.join() == 0 and again.lines[0] == killed.lines[0]
+    assert len(models.paid()) == CALLS

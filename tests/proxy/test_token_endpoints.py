@@ -235,3 +235,20 @@ def test_no_token_is_in_the_store_in_clear(
     assert b"proxy.token" in content
     for secret in (token, fresh["access_token"], fresh["refresh_token"]):
         assert secret.encode() not in content
+
+
+def test_proxies_on_one_postgresql_make_one_exchange_for_replicas_that_ask_at_once(
+    agents: ForkServer,
+    folder: Path,
+    providers: Callable[[str], Provider],
+    proxies: Callable[..., Running],
+    postgres_url: str,
+) -> None:
+    """Each replica behind a proxy of its own, as on two machines."""
+    provider, family = providers("family_revocation"), "machines"
+    store, _ = sign_in(provider, folder, family)
+    urls = [f"{proxies(postgres_url, tokens=(provider.service(),)).url}/token" for _ in range(2)]
+    replicas = [agents.start("refresh", url, f"{provider.url}/use", store, 4, 4) for url in urls]
+    assert [replica.join() for replica in replicas] == [0, 0]
+    assert [replica.lines for replica in replicas] == [["200 200 200 200"]] * 2
+    assert provider.whats(family) == {"exchanged": 1, "served": 8}
