@@ -66,7 +66,8 @@ def _left(graph: Any, state: Any) -> bool:
         return True
     raise UsageError(
         f"the graph's thread has a checkpoint before {', '.join(state.next)}, and would go on there, past what this "
-        "run has recorded. Inside a run a graph starts from the beginning: give it another thread_id, or an InMemorySaver"
+        "run has recorded. Inside a run a graph starts from the beginning: give it another thread_id, or an "
+        "InMemorySaver"
     )
 
 
