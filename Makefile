@@ -73,6 +73,7 @@ target-skyvern: $(VENV)/.installed-dev
 # What was measured is kept in engines/results, and the table of docs/inside.md is made from it.
 test-engines: $(VENV)/.installed-dev
 	$(BIN)/python -m engines run $(ARGS)
+	$(BIN)/python -m engines check
 
 # What was measured is kept in frameworks/results, and docs/frameworks/README.md is made from it.
 test-frameworks: $(VENV)/.installed-dev

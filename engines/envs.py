@@ -66,7 +66,7 @@ ENVIRONMENTS = {
             ),
             shown=("langgraph", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres"),
         ),
-        Env(name="celery", packages=("celery==5.7.0", "sqlalchemy==2.1.9"), shown=("celery", "kombu", "sqlalchemy")),
+        Env(name="celery", packages=("celery==5.7.0",), shown=("celery", "kombu")),
         Env(name="absurd", packages=("absurd-sdk==0.5.1", "absurdctl==0.5.1"), shown=("absurd-sdk", "absurdctl")),
     )
 }

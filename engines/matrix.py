@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,7 +83,7 @@ def _sqlite(mode: str) -> Callable[[ExitStack, Path], Callable[[Path], Place]]:
 
 
 def _celery(stack: ExitStack, folder: Path) -> Callable[[Path], Place]:
-    return lambda world: {"ENGINE": f"sqla+sqlite:///{world / 'celery.db'}"}
+    return lambda world: {"ENGINE": str(world / "celery")}
 
 
 _GRAPH = {"env": "langgraph", "program": "with_langgraph.py"}
@@ -121,7 +122,7 @@ ENGINES = {
         ),
         Engine(
             name="celery",
-            title="Celery, late acknowledgement, SQLAlchemy broker",
+            title="Celery, late acknowledgement, file system broker",
             env="celery",
             program="with_celery.py",
             open=_celery,
@@ -142,8 +143,8 @@ ENGINES = {
 }
 
 
-def measure(engine: Engine, tries: int, only: tuple[str, ...] = ()) -> Iterator[Row]:
-    """Every row of one engine; `only` names arms."""
+def measure(engine: Engine, tries: int, only: tuple[str, ...] = (), together: int = 1) -> Iterator[Row]:
+    """Every row of one engine; `only` names arms, `together` is how many tries run at once."""
     folder = Path(tempfile.mkdtemp(prefix=f"engines-{engine.name}-"))
     kept = False
     try:
@@ -152,7 +153,9 @@ def measure(engine: Engine, tries: int, only: tuple[str, ...] = ()) -> Iterator[
             for arm, row in PLAN:
                 if arm not in engine.arms or (only and arm not in only):
                     continue
-                seen = [_one(engine, arm, row, number, folder, placed) for number in range(1, tries + 1)]
+                worlds = [_world(engine, arm, row, number, folder, placed) for number in range(1, tries + 1)]
+                with ThreadPoolExecutor(together) as pool:
+                    seen = list(pool.map(lambda world: _one(engine, *world), worlds))
                 made = judged(arm, row, seen)
                 kept = kept or bool(list(made.complaints()))
                 yield made
@@ -163,25 +166,30 @@ def measure(engine: Engine, tries: int, only: tuple[str, ...] = ()) -> Iterator[
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _one(engine: Engine, arm: str, row: str, number: int, folder: Path, placed: Callable[[Path], Place]) -> Seen:
+def _world(
+    engine: Engine, arm: str, row: str, number: int, folder: Path, placed: Callable[[Path], Place]
+) -> tuple[Try, Path]:
     world = folder / f"{arm}-{row}-{number}"
     world.mkdir()
     place = placed(world)
-    order = f"{arm.replace('_', '-')}-{row}-{number}"
     this = Try(
         engine=engine.env,
         program=engine.program,
         place=place,
         arm=arm,
         row=row,
-        order=order,
+        order=f"{arm.replace('_', '-')}-{row}-{number}",
         db=place["ENGINE"] if engine.store == "PLACE" else engine.store,
         own_victim=engine.own_victim,
     )
+    return this, world
+
+
+def _one(engine: Engine, this: Try, world: Path) -> Seen:
     started = time.monotonic()
     seen = perform(this, world)
     print(
-        f"  {engine.name} {arm} {row} {number}: {seen.counts}, {seen.calls} calls, ends {seen.lives.ends}, "
+        f"  {engine.name} {this.order}: {seen.counts}, {seen.calls} calls, ends {seen.lives.ends}, "
         f"kills {seen.kills}, {'right' if seen.right else 'NOT RIGHT'}{', parked' if seen.parked else ''} "
         f"({time.monotonic() - started:.1f} s)",
         flush=True,

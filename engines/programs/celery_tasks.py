@@ -6,9 +6,19 @@ import agent
 from celery import Celery
 from celery.signals import worker_process_init
 
-app = Celery(broker=os.environ["ENGINE"], backend=f"db+{os.environ['ENGINE'].removeprefix('sqla+')}.results")
+FOLDER = os.environ["ENGINE"]
+app = Celery(broker="filesystem://", backend=f"file://{FOLDER}/results")
+app.conf.update(
+    broker_transport_options={
+        "data_folder_in": f"{FOLDER}/queue",
+        "data_folder_out": f"{FOLDER}/queue",
+        "control_folder": f"{FOLDER}/control",
+    }
+)
 LATE = {"bind": True, "acks_late": True, "reject_on_worker_lost": True}
 opened = []
+for part in ("queue", "control", "results"):
+    os.makedirs(f"{FOLDER}/{part}", exist_ok=True)
 
 
 @worker_process_init.connect

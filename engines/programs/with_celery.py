@@ -1,4 +1,4 @@
-"""Celery: a worker with one process in its pool, which is what is killed; the broker and the results are SQLite files.
+"""Celery: a worker with one process in its pool, which is what is killed; the broker and the results are files.
 
 With these brokers a message is lost with the worker's main process; that process stays.
 """

@@ -65,7 +65,9 @@ async def ride(
     own = id or run_id(per)
     beat = asyncio.create_task(_beat(sf, own))
     try:
-        return _give(sf, own, await attempt_async(sf, workflow, args, kwargs, own))
+        done = await attempt_async(sf, workflow, args, kwargs, own)
+        if isinstance(done, Parked):
+            await asyncio.to_thread(_leave, sf, own)
     except asyncio.CancelledError:
         if _is_asked_to_cancel():
             await asyncio.shield(asyncio.to_thread(_cancel, sf, own))
@@ -74,6 +76,7 @@ async def ride(
         raise _error_of(sf, own, error) from error
     finally:
         beat.cancel()
+    return _give(own, done)
 
 
 def ride_sync(
@@ -87,16 +90,22 @@ def ride_sync(
     own = id or run_id(per)
     with _activity().shield_thread_cancel_exception(), _beating(sf, own):
         try:
-            return _give(sf, own, attempt(sf, workflow, args, kwargs, own))
+            done = attempt(sf, workflow, args, kwargs, own)
+            if isinstance(done, Parked):
+                _leave(sf, own)
         except Exception as error:
             raise _error_of(sf, own, error) from error
+    return _give(own, done)
 
 
-def _give(sf: Surefoot, run_id: str, done: Done | Parked) -> Any:
-    if isinstance(done, Done):
-        return done.value
+def _leave(sf: Surefoot, run_id: str) -> None:
     info = _activity().info()
     leave_address(sf, run_id, "temporal", {"workflow": info.workflow_id, "namespace": info.namespace})
+
+
+def _give(run_id: str, done: Done | Parked) -> Any:
+    if isinstance(done, Done):
+        return done.value
     exceptions = import_module("temporalio.exceptions")
     raise exceptions.ApplicationError(
         f"run {run_id!r} is parked: {done.reason}", done.plain(), type=PARKED, non_retryable=True
@@ -105,8 +114,6 @@ def _give(sf: Surefoot, run_id: str, done: Done | Parked) -> Any:
 
 def _error_of(sf: Surefoot, run_id: str, error: Exception) -> BaseException:
     exceptions = import_module("temporalio.exceptions")
-    if isinstance(error, exceptions.FailureError):
-        return error
     if isinstance(error, RunCancelled) and _is_asked_to_cancel():
         return exceptions.CancelledError(str(error))
     return exceptions.ApplicationError(
@@ -191,7 +198,8 @@ async def execute(
     """In a workflow: execute an activity that rides; while its run is parked, wait durably, then execute it again.
 
     It waits for the signal SIGNAL that a waker sends, and looks by itself after a minute, two, four, up to an hour.
-    `options` are those of `workflow.execute_activity`. The id of the activity stays the same, so the run does; it is
+    `options` are those of `workflow.execute_activity`; a cancelled workflow waits until the activity has cancelled its
+    run, of which an activity hears by its heartbeats. The id of the activity stays the same, so the run does; it is
     the activity's name and its number in this workflow, unless given.
     """
     workflow: Any = import_module("temporalio.workflow")
@@ -199,6 +207,8 @@ async def execute(
     mailbox = _mailbox(workflow)
     named = activity if isinstance(activity, str) else activity.__name__
     own = activity_id or f"{named}-{mailbox.number(named)}"
+    # else the workflow ends before the activity has heard of it, and the run is never cancelled
+    options.setdefault("cancellation_type", workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED)
     looks = 0
     while True:
         try:
