@@ -99,8 +99,6 @@ async def eventually(what, seconds=60.0):
     until = time.monotonic() + seconds
     while not (found := await what()):
         assert time.monotonic() < until, f"{what.__name__} did not come true: {SF.list()}"
-            f"{what.__name__} did not come true: {[(str(r.status), r.reason, r.arguments) for r in SF.list()]}"
-        )
         await asyncio.sleep(0.1)
     return found
 
