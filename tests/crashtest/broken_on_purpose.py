@@ -111,7 +111,7 @@ CHANGES = [
     Change(
         "only the group is killed",
         "process.py",
-        "    _kill_each(strays)\n    return len(strays | sweep(marker, pid))",
+        "    _kill_each(strays)\n    return len(strays | sweep(marker, pid, group=pid))",
         "    return len(strays)",
         f"{WIRE} -k session",
     ),

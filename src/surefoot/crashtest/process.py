@@ -121,7 +121,7 @@ def kill_whole(pid: int, marker: str) -> int:
     strays = {each for each in below if _group_of(each) not in (pid, 0)}
     send(pid, signal.SIGKILL)
     _kill_each(strays)
-    return len(strays | sweep(marker, pid))
+    return len(strays | sweep(marker, pid, group=pid))
 
 
 def _group_of(pid: int) -> int:
@@ -139,15 +139,18 @@ def _kill_each(pids: set[int]) -> None:
             continue
 
 
-def sweep(marker: str, since: int) -> set[int]:
-    """SIGKILL every process that carries this variable, until there is none; which there were. See `marked`."""
+def sweep(marker: str, since: int, *, group: int = 0) -> set[int]:
+    """SIGKILL every process that carries this variable, until there is none; which there were outside of `group`.
+
+    A member of a group that was killed may need a moment to be gone. For `since` see `marked`.
+    """
     killed: set[int] = set()
     for _ in range(SWEEPS_MAX):
         found = marked(marker, since)
         if not found:
             break
+        killed |= {pid for pid in found if _group_of(pid) not in (group, 0)}
         _kill_each(found)
-        killed |= found
         time.sleep(0.005)
     return killed
 
