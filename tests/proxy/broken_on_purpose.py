@@ -155,17 +155,6 @@ CHANGES = [
         f"{TOKENS}::test_a_reply_that_never_reaches_the_proxy_is_the_case_that_stays_open_at_a_strict_provider",
     ),
     Change(
-        "the exchange dies with who asked for it",
-        "tokens.py",
-        "        return await asyncio.shield(task)\n",
-        "        while not task.done():\n"
-        "            if await request.is_disconnected():\n"
-        "                task.cancel()\n"
-        "            await asyncio.sleep(0)\n"
-        "        return task.result()\n",
-        f"{TOKENS}::test_a_service_that_dies_with_a_refresh_goes_on_where_it_was",
-    ),
-    Change(
         "a restarted agent is told the same attempt",
         "supervise.py",
         "            attempt = random_uuid().hex[:12]\n",
