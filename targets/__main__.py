@@ -85,7 +85,7 @@ def _run(target: Target, args: argparse.Namespace) -> bool:
         result = results.Result(
             target=target.name,
             date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-            command=f"python -m targets run {target.name}",
+            command=f"python -m targets run {target.name}" + (f" --only {args.only!r}" if args.only else ""),
             machine=f"{os.cpu_count()} cores, {platform.system()}",
             versions=envs.versions(target),
             seconds=round(time.monotonic() - started, 1),

@@ -115,4 +115,6 @@ def merged(old: Result, new: Result) -> Result:
     again = {row.arm for row in new.rows}
     kept = [row for row in old.rows if row.arm not in again]
     note = old.note or f"Arms were measured one by one, the first on {old.date}." if old.date != new.date else old.note
-    return msgspec.structs.replace(new, rows=kept + new.rows, seconds=old.seconds + new.seconds, note=note)
+    return msgspec.structs.replace(
+        new, rows=kept + new.rows, seconds=old.seconds + new.seconds, note=note, command=old.command
+    )
