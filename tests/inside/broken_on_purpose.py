@@ -139,6 +139,21 @@ CHANGES = [
         PARTS,
     ),
     Change(
+        "a workflow that goes on as new gets the first one's result",
+        "inside/temporal.py",
+        'own = (info.workflow_run_id,) if per == "execution" else ()',
+        "own = ()",
+        PARTS,
+    ),
+    Change(
+        "a parked activity raises its error from itself",
+        "inside/temporal.py",
+        "    return _give(own, done)\n\n\ndef ride_sync(",
+        "    try:\n        return _give(own, done)\n    except Exception as error:\n"
+        "        raise error from error\n\n\ndef ride_sync(",
+        PARTS,
+    ),
+    Change(
         "a script that parked says that it is done",
         "inside/script.py",
         "        case Parked() | StoreError() | RunBusy():\n            return Exit.AGAIN",

@@ -5,6 +5,9 @@ Where an engine's own function is called, a stand-in for the engine takes the ca
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +16,8 @@ from typing import Any
 import pytest
 
 import surefoot
-from surefoot.inside import celery, langgraph, restate
-from tests.inside.support import calls, decide, pays
+from surefoot.inside import Parked, celery, langgraph, restate, temporal
+from tests.inside.support import calls, decide, fails, pays
 
 
 @pytest.fixture
@@ -101,8 +104,8 @@ def graph(monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], answers: int)
             return left.pop()
         raise Interrupted(value)
 
-    monkeypatch.setitem(__import__("sys").modules, "langgraph.config", types.SimpleNamespace(get_config=lambda: config))
-    monkeypatch.setitem(__import__("sys").modules, "langgraph.types", types.SimpleNamespace(interrupt=interrupt))
+    monkeypatch.setitem(sys.modules, "langgraph.config", types.SimpleNamespace(get_config=lambda: config))
+    monkeypatch.setitem(sys.modules, "langgraph.types", types.SimpleNamespace(interrupt=interrupt))
 
 
 def node(**configurable: Any) -> dict[str, Any]:
@@ -149,3 +152,73 @@ def test_a_handler_s_run_is_named_by_key_invocation_and_number() -> None:
 def test_an_ingress_is_a_url(sf: surefoot.Surefoot) -> None:
     with pytest.raises(surefoot.UsageError, match="ingress"), restate.waking(sf, "127.0.0.1:8080"):
         pass
+
+
+# --- Temporal ---------------------------------------------------------------------------------------------------------
+
+
+class Failure(Exception):
+    """Temporal's base of failures, and its cancellation."""
+
+
+class ApplicationFailure(Failure):
+    """As much of ApplicationError as `ride` sets."""
+
+    def __init__(self, message: str, *details: Any, type: str = "", non_retryable: bool = False) -> None:
+        super().__init__(message)
+        self.details, self.type, self.non_retryable = details, type, non_retryable
+
+
+def in_activity(monkeypatch: pytest.MonkeyPatch, **more: Any) -> list[Any]:
+    """Modules that stand for Temporal's, inside an activity; what was beaten."""
+    beats: list[Any] = []
+    info = {"workflow_id": "w", "workflow_run_id": "r", "activity_id": "checkout-1", "namespace": "default"}
+    activity = types.SimpleNamespace(
+        in_activity=lambda: True,
+        info=lambda: types.SimpleNamespace(**{**info, "heartbeat_timeout": None, **more}),
+        heartbeat=beats.append,
+        cancellation_details=lambda: None,
+        shield_thread_cancel_exception=contextlib.nullcontext,
+    )
+    exceptions = types.SimpleNamespace(
+        FailureError=Failure, ApplicationError=ApplicationFailure, CancelledError=Failure
+    )
+    monkeypatch.setitem(sys.modules, "temporalio.activity", activity)
+    monkeypatch.setitem(sys.modules, "temporalio.exceptions", exceptions)
+    return beats
+
+
+def ridden(sf: surefoot.Surefoot, in_thread: bool, *args: Any) -> Any:
+    return temporal.ride_sync(sf, *args) if in_thread else asyncio.run(temporal.ride(sf, *args))
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_a_parked_activity_says_so_in_an_error_that_can_be_sent(
+    sf: surefoot.Surefoot, monkeypatch: pytest.MonkeyPatch, in_thread: bool
+) -> None:
+    in_activity(monkeypatch)
+    with pytest.raises(ApplicationFailure) as raised:
+        ridden(sf, in_thread, pays, "7")
+    assert raised.value.type == temporal.PARKED and raised.value.non_retryable
+    assert Parked.read(raised.value.details[0]).run == "w/r/checkout-1"
+    assert raised.value.__cause__ is None  # Temporal's converter follows causes to their end
+    decide(sf, "w/r/checkout-1", "receipt:1")
+    assert ridden(sf, in_thread, pays, "7") == "receipt:1" and calls == ["look", "pay 7"]
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_an_activity_is_not_retried_for_what_would_be_repeated(
+    sf: surefoot.Surefoot, monkeypatch: pytest.MonkeyPatch, in_thread: bool
+) -> None:
+    in_activity(monkeypatch)
+    with pytest.raises(ApplicationFailure) as raised:
+        ridden(sf, in_thread, fails)
+    assert raised.value.type == "ValueError" and raised.value.non_retryable
+
+
+def test_the_run_id_of_the_execution_is_in_the_id_unless_said_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_activity(monkeypatch)
+    assert temporal.run_id() == "w/r/checkout-1" and temporal.run_id("workflow") == "w/checkout-1"
+    in_activity(monkeypatch, workflow_id=None)
+    with pytest.raises(surefoot.UsageError, match="id="):
+        temporal.run_id()

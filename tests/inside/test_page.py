@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engines.matrix import ENGINES
 from engines.page import BEGIN, END, PAGE, results, table
-from targets.results import Result, Row, read
+from targets.results import Result, Row
 
 
 def test_the_page_holds_the_table_of_the_results() -> None:
@@ -24,4 +23,3 @@ def test_every_row_is_proved_and_ours_are_good(result: Result) -> None:
 def test_a_row_without_its_kill_is_a_complaint() -> None:
     row = Row(row="killed in the gap", arm="a", seen="1/1/1", verdict="once", tries=3, good=3, asked=3, done=2)
     assert list(row.complaints())
-    assert read and ENGINES
