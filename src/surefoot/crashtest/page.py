@@ -16,7 +16,8 @@ from .matrix import Result
 from .table import mark
 from .words import headline, sentence, worst
 
-CELL_WIDTH, CELL_HEIGHT, LEFT, TOP = 62, 34, 84, 28
+CELL_WIDTH, CELL_WIDTH_LEAST, CELL_HEIGHT, LEFT, TOP = 62, 18, 34, 84, 28
+WIDTH, WIDTH_OF_A_WORD = 1_020, 50
 DETAILS_MAX = 60
 
 
@@ -103,16 +104,17 @@ def picture(result: Result) -> str:
     names = [a.boundary for a in result.boundaries if any(key[0] == a.boundary for key in kills)]
     windows = list(dict.fromkeys(window for _, window in kills))
     numbers = {a.boundary: a.number for a in result.boundaries}
-    width, height = LEFT + CELL_WIDTH * len(names), TOP + CELL_HEIGHT * len(windows) + 4
+    step = min(CELL_WIDTH, max(CELL_WIDTH_LEAST, (WIDTH - LEFT) // len(names)))
+    width, height = LEFT + step * len(names), TOP + CELL_HEIGHT * len(windows) + 4
     cells = [
-        f'<text x="{LEFT + CELL_WIDTH * x + CELL_WIDTH / 2 - 2:g}" y="18" text-anchor="middle" '
+        f'<text x="{LEFT + step * x + step / 2 - 2:g}" y="18" text-anchor="middle" '
         f'class="soft">{numbers[name]}'
         f"<title>{escape(name)}</title></text>"
         for x, name in enumerate(names)
     ]
     for y, window in enumerate(windows):
         cells.append(f'<text x="0" y="{TOP + CELL_HEIGHT * y + 20}" class="soft">{escape(window)}</text>')
-        cells += [_cell(kills[name, window], x, y) for x, name in enumerate(names) if (name, window) in kills]
+        cells += [_cell(kills[name, window], x, y, step) for x, name in enumerate(names) if (name, window) in kills]
     told = f"{len(kills)} kills: {sum(not v.fails for v in kills.values())} came out as if nothing had been done."
     return (
         "<h2>Killed at each request</h2>"
@@ -124,13 +126,15 @@ def picture(result: Result) -> str:
     )
 
 
-def _cell(verdict: Verdict, x: int, y: int) -> str:
-    word, _ = mark(verdict)
+def _cell(verdict: Verdict, x: int, y: int, step: int) -> str:
+    word = (
+        mark(verdict)[0] if step >= WIDTH_OF_A_WORD else {"bad": "×", "fault": "!", "asks": "?"}.get(shade(verdict), "")
+    )
     kind = shade(verdict)
-    left, top = LEFT + CELL_WIDTH * x, TOP + CELL_HEIGHT * y
+    left, top = LEFT + step * x, TOP + CELL_HEIGHT * y
     drawn = (
-        f'<rect x="{left}" y="{top}" width="{CELL_WIDTH - 4}" height="{CELL_HEIGHT - 4}" rx="4" class="{kind}"/>'
-        f'<text x="{left + CELL_WIDTH / 2 - 2:g}" y="{top + 20}" text-anchor="middle" '
+        f'<rect x="{left}" y="{top}" width="{step - 4}" height="{CELL_HEIGHT - 4}" rx="4" class="{kind}"/>'
+        f'<text x="{left + step / 2 - 2:g}" y="{top + 20}" text-anchor="middle" '
         f'class="{kind}">{escape(word)}</text>'
     )
     told = f"<title>{escape(sentence(verdict))}</title>"
