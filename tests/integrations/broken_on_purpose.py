@@ -36,8 +36,14 @@ CHANGES = [
     Change(
         "a known id is not used",
         GATE,
-        "        if known is not None and is_known:",
-        "        if known is not None and is_known and False:",
+        "        if known is not None and is_known and not",
+        "        if known is not None and is_known and False and not",
+    ),
+    Change(
+        "a call moves to its id's slot when that becomes known",
+        GATE,
+        " and not self._is_recorded(place, what):",
+        ":",
     ),
     Change(
         "no memo: a call that is run again acts again",
@@ -61,8 +67,8 @@ CHANGES = [
     Change(
         "equal calls without ids share a slot",
         GATE,
-        "            number = self.held.occurrence(scope, what)",
-        "            number = 0",
+        "            text = _nth(what, self.held.occurrence(scope, what))",
+        "            text = _nth(what, 0)",
     ),
     Change(
         "the stop is told to one tool only",
@@ -77,8 +83,8 @@ CHANGES = [
     Change(
         "a stop cuts off what runs beside it",
         GATE,
-        "                while self._others_fly():\n                    self.session.engine.clock.sleep(POLL_SECONDS)",
-        "                pass",
+        "        return bool(self.held.flying)",
+        "        return False",
     ),
     Change(
         "what is shown can be unwrapped",

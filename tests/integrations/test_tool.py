@@ -22,7 +22,6 @@ from surefoot import (
     RunWaiting,
     Surefoot,
     UsageError,
-    gather,
     keyed,
     opaque,
     step,
@@ -168,6 +167,26 @@ def test_an_id_that_no_recorded_answer_holds_is_not_relied_on(sf: Surefoot) -> N
     sf.run(run, id="run")
     assert [entry for entry in sent if entry != "died"] == sent[:1]
     assert "random" not in "".join(slots(sf))
+
+
+def test_a_call_that_was_recorded_by_its_arguments_stays_so_when_its_id_is_known_later(sf: Surefoot) -> None:
+    lives: list[int] = []
+
+    @workflow
+    def run() -> None:
+        lives.append(1)
+        if len(lives) > 1:
+            model_answers("call_1")
+        with tool_call_id("call_1"):
+            charge("7")
+        if len(lives) == 1:
+            model_answers("call_1")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sf.run(run, id="run")
+    sf.run(run, id="run")
+    assert len(sent) == 1
 
 
 def test_equal_calls_without_ids_are_as_many_effects_as_were_asked_for(sf: Surefoot) -> None:
@@ -404,32 +423,37 @@ def test_a_person_ends_the_doubt_and_the_agent_goes_on_with_the_receipt(sf: Sure
     assert sent == ["letter"]
 
 
-def test_calls_beside_one_in_doubt_finish_before_the_run_stops(sf: Surefoot) -> None:
-    losing, began = threading.Event(), threading.Event()
-
-    @tool(opaque())
-    def slow() -> str:
-        began.set()
-        losing.wait(10)
-        threading.Event().wait(0.1)
-        return "arrived"
-
-    @tool(opaque())
-    def fail() -> None:
-        began.wait(10)
-        losing.set()
-        raise TimeoutError("no answer")
+def test_calls_beside_one_in_doubt_finish_before_the_run_stops(tmp_path: Path) -> None:
+    """A framework's task group would cancel them, and what is cancelled while it is sent is in doubt too."""
 
     @workflow
-    def run() -> None:
-        gather(slow, fail)
+    async def run() -> None:
+        losing, began = asyncio.Event(), asyncio.Event()
 
-    with pytest.raises(RunWaiting, match="fail' is in doubt"):
-        sf.run(run, id="run")
-    read = sf.engine.store.read_run("run")
-    assert read is not None
-    outcomes = [entry.slot.rpartition("/")[2] for entry in read[1] if entry.kind == EntryKind.OUTCOME]
-    assert [name.rpartition(".")[2] for name in outcomes] == ["slow"]
+        async def slow() -> str:
+            began.set()
+            await losing.wait()
+            await asyncio.sleep(0.2)
+            return "arrived"
+
+        async def fail() -> str:
+            await began.wait()
+            losing.set()
+            raise TimeoutError("no answer")
+
+        async with scope("agent"), asyncio.TaskGroup() as group:
+            group.create_task(gate_async("slow", opaque(), {}, slow))
+            group.create_task(gate_async("fail", opaque(), {}, fail))
+
+    async def main() -> list[str]:
+        async with Surefoot(str(tmp_path / "a.db")) as sf:
+            with pytest.raises(RunWaiting, match="'fail' is in doubt"):
+                await sf.run(run, id="run")
+            read = sf.engine.store.read_run("run")
+            assert read is not None
+            return [entry.slot.rpartition("/")[2] for entry in read[1] if entry.kind == EntryKind.OUTCOME]
+
+    assert asyncio.run(main()) == ["slow"]
 
 
 # --- approvals ----------------------------------------------------------------------------------------------------

@@ -111,16 +111,22 @@ class Gate:
         scope = place.branch.path
         call = tool_call.get()
         known = id or (call.id if call is not None else None)
+        what = short_digest(name.encode() + b"\0" + arguments).hex()[:16]
         is_known = known is not None and calls.knows(place, known)
-        if known is not None and is_known:
+        if known is not None and is_known and not self._is_recorded(place, what):
             number = call.occurrence(name) if call is not None and call.id == known else 0
             text = f"{_short(known)}:{number}" if number else _short(known)
         else:
-            what = short_digest(name.encode() + b"\0" + arguments).hex()[:16]
-            number = self.held.occurrence(scope, what)
-            text = f"~{what}:{number}" if number else f"~{what}"
+            is_known = False
+            text = _nth(what, self.held.occurrence(scope, what))
         self.branch: Branch = place.at(text, known=is_known)
         self.slot = f"{self.branch.path}/{name}"
+
+    def _is_recorded(self, place: Place, what: str) -> bool:
+        """True if this call was recorded by its arguments before its id was known, and is not read yet: it stays so."""
+        replay = place.session.state.replay
+        path = f"{place.branch.path}[{_nth(what, self.held.counts.get((place.branch.path, what), 0))}]"
+        return replay.is_recorded(Branch(path), self.name)
 
     # --- one call, one outcome --------------------------------------------------------------------------------------
 
@@ -193,6 +199,10 @@ class Gate:
     def _others_fly(self) -> bool:
         """True while calls that began earlier are under way: cutting them off would leave them in doubt too."""
         return bool(self.held.flying)
+
+
+def _nth(what: str, number: int) -> str:
+    return f"~{what}:{number}" if number else f"~{what}"
 
 
 def _short(id: str) -> str:

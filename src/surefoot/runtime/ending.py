@@ -7,7 +7,7 @@ released. A lost lease and a store that failed write nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -134,9 +134,17 @@ def waits_of(session: Session) -> tuple[Waits, ...]:
 def stopped_by(session: Session, error: BaseException | None) -> BaseException | None:
     """What ended the function. A signal counts even if it was swallowed; a run whose time is up waits no longer."""
     stopped = session.stopped or error
-    if session.suspended and (stopped is None or isinstance(stopped, Exception)):
+    if session.suspended and (stopped is None or isinstance(stopped, Exception) or _is_group_of_stops(stopped)):
         stopped = next(iter(session.suspended.values()))  # a framework told its model of it, and went on
     return (session.over_budget() or stopped) if isinstance(stopped, Suspend) else stopped
+
+
+def _is_group_of_stops(error: BaseException) -> bool:
+    """True for what a framework's task group makes of a stop: a group of nothing but stops and failures."""
+    if not isinstance(error, BaseExceptionGroup):
+        return False
+    held = cast("BaseExceptionGroup[BaseException]", error)
+    return held.split((Suspend, Exception))[1] is None
 
 
 def ends_children(ending: Ending) -> bool:
