@@ -3,17 +3,34 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import anthropic
 import openai
 
 from surefoot import Surefoot, http, workflow
+from surefoot.core.calls import is_call
+from surefoot.core.writes import Answer, Append, Write
 from tests.http.sdks import anthropic_async, openai_client
-from tests.waits.killed import arm
 
 Say = Callable[[str], None]
+
+
+def arm(sf: Surefoot, number: int, when: str) -> None:
+    """Die by SIGKILL before or after the commit of the `number`-th answer; renewals of the lease do not count."""
+    transact, counted = sf.store.transact, [0]
+
+    def armed(writes: Sequence[Write], *, again: bool = False) -> list[Answer]:
+        counted[0] += sum(isinstance(write, Append) and is_call(write.draft.slot) for write in writes)
+        if counted[0] == number and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        answers = transact(writes, again=again)
+        if counted[0] == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answers
+
+    sf.store.transact = armed  # type: ignore[method-assign]
 
 
 class Caller:
@@ -72,7 +89,7 @@ def run(say: Say, db: str, url: str, way: str, dies: str, commit: int, when: str
 
     sf = Surefoot(db)
     if commit:
-        arm(say, sf, commit, when)
+        arm(sf, commit, when)
     if way == "async stream":
         asyncio.run(sf.run(agent_async, id="r"))
     else:

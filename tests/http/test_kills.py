@@ -23,9 +23,9 @@ def agents() -> Iterator[ForkServer]:
 
 
 class Row(NamedTuple):
-    """Where it dies: at the server (`kill`), in the agent (`dies`), or around its nth commit; and what is paid then.
+    """Where it dies: at the server (`kill`), in the agent (`dies`), or around the commit of its nth answer.
 
-    Commits: 1 starts the run, 2 and 3 record the calls.
+    `paid` is what the calls of both lives come to.
     """
 
     name: str
@@ -41,8 +41,8 @@ ROWS = [
     Row("control", 2),
     Row("before the call", 2, kill="before"),
     Row("while it was served", 3, kill="after"),
-    Row("before the commit", 3, commit=3, when="before"),
-    Row("after the commit", 2, commit=3, when="after"),
+    Row("before the commit", 3, commit=2, when="before"),
+    Row("after the commit", 2, commit=2, when="after"),
     Row("after it returned", 2, dies="returned"),
     Row("in mid-stream", 3, dies="mid-stream", ways=WAYS[1:]),
     Row("when the end was seen", 2, dies="end seen", ways=WAYS[1:]),

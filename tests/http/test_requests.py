@@ -270,7 +270,8 @@ def test_a_call_outside_any_run_is_told_or_refused(db: Path, monkeypatch: pytest
             http.client(outside="refuse").post(f"{models.url}/v1/chat/completions", json=BODY)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            http.client(outside="plain").post(f"{models.url}/v1/chat/completions", json=BODY)
+            with http.client(outside="plain") as client:
+                client.post(f"{models.url}/v1/chat/completions", json=BODY)
         assert len(models.asks) == 2
 
 
