@@ -66,7 +66,7 @@ def test_an_agent_on_surefoot_is_green_in_every_row(tmp_path: Path) -> None:
         preload=["surefoot", "surefoot.runtime.session", "sqlite3", "urllib.request"],
         answer="order 81 is paid: ch_1",
     )
-    assert len(report.rows) == 18 and report.kills >= 10
+    assert len(report.rows) == 17 and report.kills >= 10
     report.assert_unharmed()
     report.assert_extra_model_calls(2)  # two, where it is killed twice within the call
 

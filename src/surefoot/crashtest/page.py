@@ -118,9 +118,10 @@ def picture(result: Result) -> str:
     told = f"{len(kills)} kills: {sum(not v.fails for v in kills.values())} came out as if nothing had been done."
     return (
         "<h2>Killed at each request</h2>"
-        '<p class="soft">One column for each request, in the order in which it comes; one row for each window. A '
-        "number is "
-        "how many model calls were paid again.</p>"
+        '<p class="soft">One column for each request, in the order in which it comes; one row for each window. '
+        "Green: as if "
+        "nothing had been done. Amber: model calls were paid again, so many. Red: the row fails; it leads to "
+        "what happened.</p>"
         f'<div class="scroll"><svg role="img" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
         f"<title>Boundaries and windows</title><desc>{escape(told)}</desc>{''.join(cells)}</svg></div>"
     )

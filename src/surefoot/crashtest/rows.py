@@ -74,13 +74,8 @@ def rows_of(config: Config, arrivals: Sequence[Arrival]) -> list[Row]:
                 rows += [Row(kind=kind, boundary=a.boundary, window=w) for a in chosen for w in config.windows]
             case "twice":
                 rows += [Row(kind=kind, boundary=a.boundary, window="effect") for a in chosen]
-            case "pause":
-                rows += [
-                    Row(kind=kind, boundary=a.boundary, window=w)
-                    for a in chosen
-                    if a.acted
-                    for w in ("before", "effect")
-                ]
+            case "pause":  # `before` would be a request that is late, from which no lookup can protect
+                rows += [Row(kind=kind, boundary=a.boundary, window="effect") for a in chosen if a.acted]
             case "late":
                 rows += [Row(kind=kind, boundary=a.boundary) for a in chosen if a.acted]
             case "lose_reply" | "500_after":

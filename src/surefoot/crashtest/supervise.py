@@ -30,6 +30,7 @@ from .world import World, environment, make_world, places_of
 
 WORDS_MAX = 2_000
 COMMAND_SECONDS_MAX = 60.0
+ATTEMPTS_AFTER_A_REPLY = 6  # an agent that ends with its last reply races the kill
 Proxied = Callable[[str], contextlib.AbstractContextManager[Mapping[str, str]]]
 """Takes a gateway's address, and gives the variables that lead an agent there while it is open."""
 
@@ -311,7 +312,7 @@ def _is_stopped(pid: int) -> bool:
 
 def run_row(bench: Bench, row: Row, *, watch_foreign: bool = False) -> tuple[Observed, World]:
     """Run one row; `recorded` and `read` rows that come too late are run again, and die as soon as they have read."""
-    attempts = 3 if row.window in ("read", "recorded") else 1
+    attempts = ATTEMPTS_AFTER_A_REPLY if row.window in ("read", "recorded") else 1
     for attempt in range(1, attempts + 1):
         run = RowRun(bench, row, watch_foreign=watch_foreign, settle_ms=None if attempt == 1 else 0.0)
         seen = run.run()
