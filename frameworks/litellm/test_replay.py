@@ -21,13 +21,14 @@ class Crash(BaseException):
     """Ends a run as a crash would."""
 
 
-def shown(answer: Any) -> str:
-    """Without what LiteLLM itself says of the moment."""
-    return answer.model_dump_json(exclude={"created"}) if hasattr(answer, "model_dump_json") else str(answer)
+def shown(answer: Any, model: str) -> str:
+    """Without what LiteLLM itself makes up: the moment, and for Anthropic an id of the answer (no tool call's)."""
+    made_up = {"created", "id"} if model.startswith("anthropic") else {"created"}
+    return answer.model_dump_json(exclude=made_up)
 
 
 def whole(**options: Any) -> Any:
-    return shown(litellm.completion(messages=ASK, **options))
+    return shown(litellm.completion(messages=ASK, **options), options["model"])
 
 
 def stream(**options: Any) -> Any:
@@ -36,7 +37,7 @@ def stream(**options: Any) -> Any:
 
 def whole_async(**options: Any) -> Any:
     async def ask() -> str:
-        return shown(await litellm.acompletion(messages=ASK, **options))
+        return shown(await litellm.acompletion(messages=ASK, **options), options["model"])
 
     return asyncio.run(ask())
 
@@ -51,7 +52,7 @@ def stream_async(**options: Any) -> Any:
 
 def responses_async(**options: Any) -> Any:
     async def ask() -> str:
-        return shown(await litellm.aresponses(input="say hello", **options))
+        return shown(await litellm.aresponses(input="say hello", **options), options["model"])
 
     return asyncio.run(ask())
 
