@@ -96,3 +96,5 @@ def test_a_plan_strikes_once_and_only_in_the_first_life() -> None:
     plan = Plan(Row(kind="kill", window="effect", boundary="s POST /x#2"))
     asked = [plan.ask(arrival(n, life, k)) for n, life, k in ((1, 1, 1), (2, 1, 2), (3, 1, 2), (4, 2, 2))]
     assert asked == [Deed.SERVE, Deed.KILL_EFFECT, Deed.SERVE, Deed.SERVE]
+    fresh = Plan(Row(kind="kill", window="effect", boundary="s POST /x#2"))
+    assert fresh.ask(arrival(1, 2, 2)) is Deed.SERVE  # a second life that gets there first proves nothing
