@@ -75,7 +75,7 @@ CHANGES = [
     Change(
         "a doubt that a framework swallowed ends as success",
         "runtime/ending.py",
-        "    if session.suspended and (stopped is None or isinstance(stopped, Exception)):\n",
+        "    if session.suspended and (stopped is None or isinstance(stopped, Exception) or _is_group_of_stops(stopped)):\n",
         "    if False:\n",
         f"{CALLS} -k person",
     ),
