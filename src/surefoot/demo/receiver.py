@@ -19,7 +19,7 @@ from surefoot.demo.scenario import Window
 
 Json = dict[str, Any]
 
-_AGENT_WAIT_SECONDS = 20.0
+_AGENT_WAIT_SECONDS = 30.0
 
 
 class Place:
@@ -102,7 +102,17 @@ class Handler(BaseHTTPRequestHandler):
             return self._answer(404, {"error": f"no such place: {self.path}"})
         answer = self.serve(place, method, path[1:], body)
         if answer is not None:
-            self._answer(*answer)
+            return self._answer(*answer)
+        self._await_the_end()
+
+    def _await_the_end(self) -> None:
+        """Closing must not race the kill: an agent that heard of a closed connection could still write that down."""
+        self.connection.settimeout(_AGENT_WAIT_SECONDS)
+        try:
+            while self.connection.recv(4096):
+                pass
+        except OSError:
+            pass
 
     def _bench(self, method: str, path: list[str], body: Json) -> tuple[int, Json]:
         match method, path:
