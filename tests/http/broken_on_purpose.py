@@ -33,9 +33,7 @@ class Change(NamedTuple):
     tests: str
 
 
-CALLS, JOURNAL, REQUESTS, SDKS, KILLS = (
-    f"test_{name}.py" for name in ("calls", "journal", "requests", "sdks", "kills")
-)
+CALLS, JOURNAL, REQUESTS, SDKS = (f"test_{name}.py" for name in ("calls", "journal", "requests", "sdks"))
 CHANGES = [
     Change(
         "a recorded call is made again",
@@ -133,7 +131,7 @@ CHANGES = [
         "runtime/session.py",
         "    if session.pipelined or not command.wait:\n        session.pipeline(write)\n    else:\n        check(session.engine.committer.commit(write))",
         "    if True:\n        session.pipeline(write)",
-        f"{KILLS} -k returned",
+        f"{JOURNAL} -k learns",
     ),
     Change(
         "Gemini's tool calls have no ids",
