@@ -30,10 +30,10 @@ class Post:
 
 
 @pytest.fixture(scope="module")
-def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Post]:
+def receiver(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Post]:
     ledger = tmp_path_factory.mktemp("receiver") / "ledger.jsonl"
     ledger.touch()
-    with world.receiver_process(ledger) as port:
+    with world.receiver_process(ledger, getattr(request.module, "RECEIVER_LAG", 0.02)) as port:
         world.PORT[0] = port
         yield Post(port, ledger)
 

@@ -24,6 +24,9 @@ from surefoot.testing.clock import FakeClock
 from tests.outbox.conftest import Post
 from tests.outbox.world import async_mail, keyed_mail, lookup_mail, make_shop, opaque_mail, review, states
 
+RECEIVER_LAG = 0.0
+"""A clock that a test moves runs ahead of the receiver's, so that a real lag would be a promise that it breaks."""
+
 
 @pytest.fixture
 def sf(quick_path: Path) -> Iterator[Surefoot]:

@@ -71,9 +71,9 @@ MAILS = {"keyed": keyed_mail, "lookup": lookup_mail, "opaque": opaque_mail}
 
 
 @contextmanager
-def receiver_process(ledger: Path) -> Iterator[int]:
-    """A receiver that fsyncs its ledger, over a loopback socket; its port."""
-    command = [sys.executable, "-m", "surefoot.testing.receiver", str(ledger), "0.3", "0.02"]
+def receiver_process(ledger: Path, lag: float = 0.02) -> Iterator[int]:
+    """A receiver that fsyncs its ledger, over a loopback socket; its port. What it did shows `lag` seconds later."""
+    command = [sys.executable, "-m", "surefoot.testing.receiver", str(ledger), "0.3", str(lag)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdin is not None
     yield int(process.stdout.readline())
