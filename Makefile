@@ -83,8 +83,8 @@ test-frameworks-light: $(VENV)/.installed-dev
 	$(BIN)/python -m frameworks --light --version newest $(ARGS)
 
 clean:
-	rm -rf $(VENV) .venv-tool build dist .pytest_cache .ruff_cache .hypothesis bench/.envs targets/.envs frameworks/.envs engines/.envs bench/results surefoot-demo
-	find src tests bench targets -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	rm -rf $(VENV) .venv-tool build dist .pytest_cache .ruff_cache .hypothesis bench/.envs targets/.envs frameworks/.envs engines/.envs bench/results surefoot-demo crashtest-results
+	find src tests bench targets frameworks engines -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # One stamp per extra: the demo does not wait for the test tools. Both are made again when pyproject.toml changes.
 $(VENV)/.installed-demo: pyproject.toml | $(VENV)/bin/activate

@@ -325,7 +325,7 @@ def test_a_database_driver_is_imported_in_its_own_folder_and_nowhere_else() -> N
     assert broken(drivers_stay_at_home) == []
 
 
-@pytest.mark.parametrize("folder", ["src/surefoot", "tests", "bench"])
+@pytest.mark.parametrize("folder", ["src/surefoot", "tests", "bench", "frameworks", "engines", "targets"])
 def test_functions_and_modules_fit_on_their_page(folder: str) -> None:
     assert broken(functions_fit, root=ROOT / folder) + broken(modules_fit, root=ROOT / folder) == []
 

@@ -20,8 +20,8 @@ except ImportError:  # mcp 1.x
 
     Client = memory.create_connected_server_and_client_session
 
-KEY = "dev.surefoot/idempotency-key"
-DECLARED = {"dev.surefoot/effect": {"contract": "keyed", "window_seconds": 86400}}
+KEY = "surefoot/idempotency-key"
+DECLARED = {"surefoot/effect": {"contract": "keyed", "window_seconds": 86400}}
 
 
 def meta_of(context: Context) -> dict[str, Any]:

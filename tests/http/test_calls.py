@@ -55,14 +55,8 @@ class Model:
 def ask(model: Model, question: str) -> str:
     place = calls.place("a model call")
     assert place is not None
-    return calls.record(
-        place,
-        kind="model",
-        name="gpt/4",
-        fingerprint=question.encode(),
-        preview=question,
-        body=lambda: model.answer(question),
-    ).decode()
+    asked = {"kind": "model", "name": "gpt/4", "fingerprint": question.encode(), "preview": question}
+    return calls.record(place, **asked, body=lambda: model.answer(question)).decode()
 
 
 async def ask_async(model: Model, question: str) -> str:

@@ -126,7 +126,7 @@ def first_red(source: Path) -> str:
     command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=no", "-p", "no:cacheprovider", "--timeout=60"]
     try:
         ran = subprocess.run(
-            [*command, "tests/integrations/test_tool.py"],
+            [*command, "tests/integrations/test_tool.py", "tests/integrations/test_tool_in_doubt.py"],
             cwd=ROOT,
             env=environment,
             capture_output=True,

@@ -113,7 +113,7 @@ def protected_tools(server: Any, books: Books, inbox: str) -> None:
 def plain_tools(server: Any, books: Books) -> None:
     """Tools that know no key."""
 
-    @server.tool(name="lookup", meta={"dev.surefoot/effect": {"contract": "lookup", "lag_seconds": 0.2, "ask": "find"}})
+    @server.tool(name="lookup", meta={"surefoot/effect": {"contract": "lookup", "lag_seconds": 0.2, "ask": "find"}})
     def lookup_act(name: str, amount: int) -> str:
         """Ignores keys, and can be asked."""
         return books.act(name, amount)

@@ -17,9 +17,9 @@ from ..core.contract import Contract, Promises, keyed, lookup, natural, opaque
 from ..core.errors import NotSent, Refused, Several, SurefootError, UsageError
 from ..effects.reading import Reading, Says, Unsuccessful
 
-META_KEY = "dev.surefoot/idempotency-key"
-META_RUN = "dev.surefoot/run"
-META_EFFECT = "dev.surefoot/effect"
+META_KEY = "surefoot/idempotency-key"
+META_RUN = "surefoot/run"
+META_EFFECT = "surefoot/effect"
 """Where a tool declares what its server promises: `{"contract": "keyed", "window_seconds": 86400}`."""
 PROBLEMS = {
     "urn:surefoot:inbox:in-progress": Says.IN_FLIGHT,

@@ -23,8 +23,9 @@ from ..core.outcome import InDoubt
 from ..core.perform import Settled, perform, settled_of
 from ..core.policy import delay_seconds
 from ..core.writes import RecordEffect
-from ..effects.effect import Effect, EffectUse
+from ..effects.effect import Effect
 from ..effects.effect import _effects as effects  # pyright: ignore[reportPrivateUsage]
+from ..effects.use import EffectUse
 from ..runtime.engine import Engine
 from ..runtime.outside import outside_session
 from .row import Row, State

@@ -28,7 +28,7 @@ _JOINING = (
 """Where a task waits for others of its run: in any function of these modules, or in these functions."""
 _WAYS = (
     "use surefoot.first(...) or surefoot.timeout(...), which record the choice, or move it inside a step; an agent "
-    "framework that does this by itself runs inside `with surefoot.http.scope(\"agent\"):`"
+    'framework that does this by itself runs inside `with surefoot.http.scope("agent"):`'
 )
 
 
