@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from surefoot.testing.ledger import Ledger, performed
 from surefoot.testing.models import ModelServer, Planner, Victim
-from surefoot.testing.receiver import Receiver
+from surefoot.testing.receiver import Receiver, whole_body
 
 from .kit import OPERATIONS
 from .rows import Kill
@@ -68,7 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         shop, op = self.server, self.path.rsplit("/", 1)[1]
         number = shop.arrive(op)
-        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+        body = json.loads(whole_body(self) or b"{}")
         if shop.dead(op, "before", number, self.connection):
             return
         key = self.headers.get("Idempotency-Key", "")

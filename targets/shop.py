@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from surefoot.testing.ledger import Ledger, Line, performed
+from surefoot.testing.receiver import whole_body
 
 Json = dict[str, Any]
 BEFORE, EFFECT = "before", "effect"
@@ -213,7 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 60
 
     def _route(self, method: str) -> None:
-        content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        content = whole_body(self)
         try:
             body = json.loads(content or b"{}")
         except ValueError:

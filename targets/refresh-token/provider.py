@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 
 from surefoot.testing.ledger import Ledger
 from surefoot.testing.oauth import Promise, TokenEndpoint
+from surefoot.testing.receiver import whole_body
 
 EXCHANGE_SECONDS = 0.4
 """So long an exchange takes, so that callers who come together meet it under way."""
@@ -23,7 +24,7 @@ class Handler(BaseHTTPRequestHandler):
     endpoint: TokenEndpoint
 
     def do_POST(self) -> None:
-        form = dict(parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode()))
+        form = dict(parse_qsl(whole_body(self).decode()))
         status, body = self.endpoint.exchange(form["refresh_token"])
         time.sleep(EXCHANGE_SECONDS)
         self._answer(status, body)

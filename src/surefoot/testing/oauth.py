@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from .ledger import Ledger, Line
+from .receiver import whole_body
 
 Json = dict[str, Any]
 
@@ -186,7 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
     hold_seconds = 20.0
 
     def do_POST(self) -> None:
-        body: Json = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+        body: Json = json.loads(whole_body(self) or b"{}")
         match self.path:
             case "/token":
                 self._answer(*self.endpoint.exchange(body["refresh_token"], Fault(body["fault"])))

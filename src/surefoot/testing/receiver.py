@@ -152,6 +152,15 @@ class Receiver:
         self.ledger.add(Line(what=what, name=name, at=self._now(), key=key, body=text, number=number))
 
 
+def whole_body(request: BaseHTTPRequestHandler) -> bytes:
+    """The body as far as it was announced; ConnectionError if its sender died within it: nobody acts on half a one."""
+    length = int(request.headers.get("Content-Length") or 0)
+    body = request.rfile.read(length)
+    if len(body) < length:
+        raise ConnectionError(f"a request ended after {len(body)} of {length} bytes")
+    return body
+
+
 # --- over a socket ------------------------------------------------------------------------------------------------
 
 
@@ -173,7 +182,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Quiet: the ledger says everything that is counted."""
 
     def _request(self) -> Json:
-        return json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+        return json.loads(whole_body(self))
 
     def _answer(self, reply: Reply) -> None:
         if reply.status == 0:

@@ -21,6 +21,7 @@ from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 from ..ledger import Line
+from ..receiver import whole_body
 from .anthropic import MESSAGES
 from .door import open_door
 from .planners import checkout
@@ -176,7 +177,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            return whole_body(self)
         pieces: list[bytes] = []
         while size := int(self.rfile.readline().split(b";")[0], 16):
             pieces.append(self.rfile.read(size))

@@ -115,8 +115,14 @@ class _Handler(BaseHTTPRequestHandler):
             path=unquote(parts.path),
             query=dict(parse_qsl(parts.query, keep_blank_values=True)),
             headers={name.lower(): value for name, value in self.headers.items()},
-            body=self.rfile.read(min(length, BODY_BYTES_MAX)),
+            body=self._body(min(length, BODY_BYTES_MAX)),
         )
+
+    def _body(self, length: int) -> bytes:
+        body = self.rfile.read(length)
+        if len(body) < length:
+            raise ConnectionError("its sender died within the request, and nobody acts on half a one")
+        return body
 
     def _leave(self, answer: Answer, write: Callable[[], Page]) -> None:
         match answer.leaves:
