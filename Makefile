@@ -5,6 +5,7 @@
 #   make check   lint, types, house rules, documentation
 #   make fix     what ruff can put right by itself
 #   make test-pgbouncer   the store through a real pgbouncer (which has to be installed)
+#   make test-crashtest-proxy   crashtest's intercepting proxy (mitmproxy, in an environment of its own)
 #   make bench   speed and size beside the raw limit          (make bench-peers adds the environments of other engines)
 #   make targets published agents, killed: docs/kill-anywhere.md   (make target-skyvern: Skyvern, which needs Chromium and ffmpeg)
 #   make test-frameworks        agents of published frameworks, killed, each in its own environment  (ARGS=NAME for one)
@@ -26,7 +27,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-pgbouncer check lint types docs fix bench bench-peers targets target-skyvern test-frameworks test-frameworks-light test-engines clean
+.PHONY: help demo test test-pgbouncer test-crashtest-proxy check lint types docs fix bench bench-peers targets target-skyvern test-frameworks test-frameworks-light test-engines clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -40,6 +41,12 @@ test: $(VENV)/.installed-dev
 # Needs pgbouncer itself, which no package index carries: apt-get install pgbouncer.
 test-pgbouncer: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q tests/pgbouncer/real_pgbouncer.py $(ARGS)
+
+# mitmproxy pins packages that the tests need newer ones of, so it stands in an environment of its own.
+test-crashtest-proxy: $(VENV)/.installed-dev
+	@test -x .venv-mitmproxy/bin/mitmdump || { $(BIN)/python -m venv .venv-mitmproxy 2>/dev/null || $(BIN)/python -m virtualenv --quiet .venv-mitmproxy; \
+	  .venv-mitmproxy/bin/python -m pip --disable-pip-version-check --quiet install 'mitmproxy>=10'; }
+	SUREFOOT_MITMDUMP=$(CURDIR)/.venv-mitmproxy/bin/mitmdump $(BIN)/python -m pytest -q tests/crashtest/test_crashtest_proxy.py $(ARGS)
 
 check: lint types docs
 
@@ -83,7 +90,7 @@ test-frameworks-light: $(VENV)/.installed-dev
 	$(BIN)/python -m frameworks --light --version newest $(ARGS)
 
 clean:
-	rm -rf $(VENV) .venv-tool build dist .pytest_cache .ruff_cache .hypothesis bench/.envs targets/.envs frameworks/.envs engines/.envs bench/results surefoot-demo crashtest-results
+	rm -rf $(VENV) .venv-tool .venv-mitmproxy build dist .pytest_cache .ruff_cache .hypothesis bench/.envs targets/.envs frameworks/.envs engines/.envs bench/results surefoot-demo crashtest-results
 	find src tests bench targets frameworks engines -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # One stamp per extra: the demo does not wait for the test tools. Both are made again when pyproject.toml changes.

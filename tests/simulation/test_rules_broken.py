@@ -134,7 +134,7 @@ def forget_entries(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_the_barrier(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Replay, "may_send", lambda self, branch, asked: None)
+    patch.setattr(Replay, "may_send", lambda self, branch, asked, *, undoes=False: None)
 
 
 def key_from_arguments(patch: pytest.MonkeyPatch) -> None:
