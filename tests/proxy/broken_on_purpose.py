@@ -196,7 +196,9 @@ def first_red(change: Change) -> str:
         except subprocess.TimeoutExpired:
             return f"{change.tests} (hangs)"
     found = re.search(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.MULTILINE)
-    return found.group(1) if found else f"{change.tests} (ends with {ran.returncode})" if ran.returncode else ""
+    if not found and ran.returncode:  # no test said so, so nothing was seen
+        raise SystemExit(f"pytest {change.tests} ended with {ran.returncode}: {ran.stdout[-800:]}{ran.stderr[-800:]}")
+    return found.group(1) if found else ""
 
 
 def main(words: list[str]) -> int:
