@@ -90,7 +90,7 @@ test-frameworks-light: $(VENV)/.installed-dev
 	$(BIN)/python -m frameworks --light --version newest $(ARGS)
 
 clean:
-	rm -rf $(VENV) .venv-tool .venv-mitmproxy build dist .pytest_cache .ruff_cache .hypothesis bench/.envs targets/.envs frameworks/.envs engines/.envs bench/results surefoot-demo crashtest-results
+	rm -rf $(VENV) .venv-tool .venv-mitmproxy build dist .pytest_cache .ruff_cache .hypothesis bench/.envs targets/.envs frameworks/.envs engines/.envs bench/results surefoot-demo demo-report.html crashtest-results
 	find src tests bench targets frameworks engines -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # One stamp per extra: the demo does not wait for the test tools. Both are made again when pyproject.toml changes.
