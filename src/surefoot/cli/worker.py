@@ -15,6 +15,7 @@ import typer
 from ..core.dispatch import Ready, unserved
 from ..core.errors import UsageError
 from ..runtime.app import Surefoot
+from ..runtime.opening import patience
 from .desk import EVERYTHING, Desk, url_of
 from .exits import Exit, Failed
 from .order import Db, Json, RunId, give, order_of
@@ -60,7 +61,8 @@ def worker(
     """
     url = order_of(context, db, False).db
     module, _, name = target.partition(":")
-    sf = find_surefoot(load(module), module, name, url)
+    with patience():  # while the database restarts, say: in the module's own `Surefoot(...)`, too
+        sf = find_surefoot(load(module), module, name, url)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     with sf:
         ready = sf.worker(queues=queue or ("default",), concurrency=concurrency)

@@ -255,6 +255,10 @@ class StoreRefused(StoreError):
     """The store was refused at open because it could not keep its promise there."""
 
 
+class StoreUnreachable(StoreRefused):
+    """Nobody answers where the store should be; nothing says that it is not sound, so later it may be there."""
+
+
 class NotCommitted(StoreError):
     """The write is certainly not in the store."""
 

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 from ..core import flows
 from ..core.budget import Budget
 from ..core.dispatch_writes import SendMail
-from ..core.errors import RunEnded, RunNotFound, StoreRefused, UsageError
+from ..core.errors import RunEnded, RunNotFound, UsageError
 from ..core.ids import check_id
 from ..core.mail import Mail
 from ..core.run import Run, RunStatus
 from ..core.values import Codec
 from ..core.writes import CancelRun, Verdict
 from ..stores.base import Store
-from ..stores.memory import MemoryStore
 from . import queues
 from .clock import Clock, SystemClock, random_uuid
 from .engine import Engine
 from .handle import Handle
+from .opening import open_store as open_store
 from .outside import enter_engine, leave_engine
 from .runner import Runner
 from .session import SYNC_HANDLERS
@@ -39,31 +39,6 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 WhenRunning = Literal["wait", "refuse"]
 Durability = Literal["sync", "pipelined"]
-
-
-def open_store(url: str | os.PathLike[str]) -> Store:
-    """The store that a URL names: a path, `sqlite:///path`, `postgresql://…`, or `memory:`."""
-    text = os.fspath(url)
-    if text in ("memory:", ":memory:"):
-        return MemoryStore()
-    if text.startswith(("postgresql://", "postgres://")):
-        return _open_postgres(text)
-    if "://" in text and not text.startswith("sqlite:///"):
-        scheme = text.partition("://")[0]
-        raise UsageError(f"cannot open {scheme}://…; expected a path, sqlite:///path, postgresql://… or memory:")
-    if not text.strip() or "\0" in text:
-        raise UsageError(f"cannot open {text!r}; expected the path of a database file")
-    from ..stores.sqlite.store import SqliteStore
-
-    return SqliteStore(text.removeprefix("sqlite:///"))
-
-
-def _open_postgres(url: str) -> Store:
-    try:
-        from ..stores.postgres.store import PostgresStore
-    except ImportError as error:
-        raise StoreRefused(f"PostgreSQL needs its driver ({error}): pip install 'surefoot[postgres]'") from None
-    return PostgresStore(url)
 
 
 class Surefoot:

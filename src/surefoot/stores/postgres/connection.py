@@ -1,20 +1,23 @@
 """One connection at a time, replaced when it breaks; and what an error says about a commit.
 
-Nothing of a session is relied on between two statements (no prepared statements, no settings, no open transaction), so
-a transaction pooler may stand in between, and a replaced connection goes on where the last one stopped.
+Nothing of a session is relied on between two statements (no settings, no open transaction; a prepared statement only
+where the session is known to stay), so a transaction pooler may stand in between, and a replaced connection goes on
+where the last one stopped.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
 
-from ...core.errors import NotCommitted, StoreError, StoreRefused
+from ...core.errors import NotCommitted, StoreError, StoreRefused, StoreUnreachable
 from ..queries import load_queries
 from .place import Address
 from .report import Promise
+from .wire import Statement, Wire
 
 Rows = list[tuple[Any, ...]]
 RECONNECT_SECONDS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 2.0, 2.0, 2.0, 3.0, 3.0, 4.0)
@@ -27,6 +30,9 @@ CERTAINLY_ROLLED_BACK = (
 COMPLETION_UNKNOWN = "40003"
 SERIALIZATION, DEADLOCK, LOCK_TIMEOUT = "40001", "40P01", "55P03"
 UNIQUE, NO_RIGHT = "23505", "42501"
+AWAY = ("08", "53300", "57P01", "57P02", "57P03")
+# What a server without a free connection says, where it speaks English, and pgbouncer while its server is away.
+NOT_NOW = ("too many clients", "connection slots", "server login", "connect failed", "query_wait_timeout")
 ONCE_MORE = frozenset({SERIALIZATION, DEADLOCK, LOCK_TIMEOUT})
 
 
@@ -59,6 +65,9 @@ class Link:
         self._closing = closing
         self._connection: psycopg.Connection[Any] | None = None
         self._warnings: list[str] = []
+        self._wire: Wire | None = None
+        self.prepares = False
+        """Statements may be prepared: it has been seen that no pooler stands in between."""
 
     def connect(self) -> psycopg.Connection[Any]:
         """The connection; one attempt to make it if there is none. Raises psycopg.Error."""
@@ -98,6 +107,13 @@ class Link:
         cursor.execute(statement, parameters)
         return cursor.fetchall()
 
+    def call(self, statement: Statement, values: Sequence[bytes]) -> bytes | None:
+        """The one value that a statement answers, all of it in binary form; raises psycopg.Error."""
+        connection = self.get()
+        if self._wire is None:
+            self._wire = Wire(connection, prepares=self.prepares)
+        return self._wire.call(statement, values)
+
     def is_alive(self) -> bool:
         """False once the server has closed this connection; asks nobody."""
         db = self._connection
@@ -113,7 +129,7 @@ class Link:
     def drop(self) -> None:
         """Close it, whatever its state; the next use makes another."""
         db, self._connection = self._connection, None
-        self._warnings = []
+        self._warnings, self._wire = [], None
         if db is not None:
             db.close()
 
@@ -144,12 +160,41 @@ def read_promise(link: Link, queries: dict[str, str]) -> Promise:
 def refused(address: Address, error: psycopg.Error) -> StoreError:
     """What a failure to open means, in words that say what to do; without the password."""
     message = address.scrub(str(error))
+    if is_away(address, error):
+        return StoreUnreachable(
+            f"{address.shown} cannot be reached: {message}; check host and port, and that the server runs"
+        )
     if error.sqlstate == NO_RIGHT:
         advice = "grant this role its rights on the schema, or use the role that made it"
     elif "read-only" in message:
         advice = "it is a standby, which cannot be written; give the address of its primary, or of all servers"
     elif isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
-        advice = "check host, port, user, password and database, and that the server runs"
+        advice = "check user, password and database"
     else:
         advice = "check the URL"
     return StoreRefused(f"{address.shown} could not be opened: {message}; {advice}")
+
+
+def is_away(address: Address, error: psycopg.Error) -> bool:
+    """True if the server does not take connections for now: it is down, starts, stops, or has too many of them.
+
+    A failure to connect carries no code, and its words are in the server's language, so the server is asked once more.
+    """
+    if not isinstance(error, psycopg.OperationalError):
+        return False
+    if error.sqlstate is not None:
+        return error.sqlstate.startswith(AWAY)
+    if any(words in str(error) for words in NOT_NOW):
+        return True
+    ping = psycopg.pq.PGconn.ping(address.conninfo.encode())
+    return ping in (psycopg.pq.Ping.REJECT, psycopg.pq.Ping.NO_RESPONSE)
+
+
+def connect_first(link: Link) -> None:
+    """Connect to a server that may just be coming up; StoreUnreachable if it does not answer, else psycopg.Error."""
+    try:
+        link.connect()
+    except psycopg.Error as error:
+        if is_away(link.address, error):
+            raise refused(link.address, error) from None
+        link.connect()  # what it says now was not said while it started

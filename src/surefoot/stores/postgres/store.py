@@ -18,7 +18,7 @@ import psycopg
 
 from ...core.digest import blob_hash
 from ...core.effect import Effect, Status
-from ...core.errors import CommitUnknown, Damaged, ForkedStore, NotCommitted, StoreError
+from ...core.errors import CommitUnknown, Damaged, ForkedStore, NotCommitted, StoreError, StoreUnreachable
 from ...core.journal import Entry, verify
 from ...core.lease import Owner
 from ...core.run import Run, RunStatus
@@ -35,6 +35,7 @@ from .connection import (
     Rows,
     Unreachable,
     certainly_not_committed,
+    connect_first,
     queries_for,
     read_promise,
     refused,
@@ -42,11 +43,13 @@ from .connection import (
 from .desk import PostgresBoard
 from .place import read_url
 from .presence import Presence
-from .saving import Saving, decode_text, entry_row, lone_entry, save_statement
+from .saving import Saving, append_values, decode_text, lone_entry, save_statement
 from .schema import check_schema
 from .sight import Memory, Sight, changes_records, remember
+from .wire import Statement, as_bigints, as_bool, statement_of
 
 R = TypeVar("R", Run, Effect)
+T = TypeVar("T")
 ATTEMPTS_MAX = 40
 LOCK_WAITS_MAX = 3
 READ_TRIES = 3
@@ -61,7 +64,8 @@ class PostgresStore:
         """Open the store, making its schema if there is none; raises StoreRefused. See `place.read_url`."""
         self._address = read_url(url, schema)
         self._queries = queries_for(self._address.schema)
-        self._saves: dict[frozenset[str], str] = {}
+        self._append = statement_of(self._queries["append_entry"])
+        self._saves: dict[frozenset[str], Statement] = {}
         self.lease_boot = LEASE_BOOT
         self._pid = os.getpid()
         self._closing = threading.Event()
@@ -70,12 +74,15 @@ class PostgresStore:
         self._memory = Memory()
         self.term, self._timeline = FIRST, ""
         try:
-            self._writer.connect()
+            connect_first(self._writer)
             self.promise = read_promise(self._writer, self._queries)
             check_schema(self._writer, self._queries)
+            self._writer.prepares = not self.promise.pooled
         except psycopg.Error as error:
             self._writer.drop()
             raise refused(self._address, error) from None
+        except Unreachable as error:
+            raise StoreUnreachable(str(error)) from None
         except BaseException:
             self._writer.drop()
             raise
@@ -148,24 +155,19 @@ class PostgresStore:
             return None
         if not (overlay.entries or changes_records(overlay)):
             if again:
-                self._send(self._queries["settle"], ())
+                self._send(lambda: self._writer.rows(self._queries["settle"], ()))
             remember(self._memory, sight, overlay, {}, {})
             return answers
         lone = lone_entry(sight, overlay)
         nums: list[int] | None
+        saving = None
         if lone is not None:
-            seen, entry = lone
-            saving = None
-            row = entry_row(seen.num, entry)
-            nums = (
-                []
-                if self._send(self._queries["append_entry"], (row[0], seen.digest, *row[1:], self._timeline))
-                else None
-            )
+            values = append_values(*lone, self._timeline)
+            nums = [] if as_bool(self._send(lambda: self._writer.call(self._append, values))) else None
         else:
             marked = {owner_id for owner_id in overlay.owners if self._presence.marked(owner_id)}
             saving = Saving(sight, overlay, marked)
-            nums = self._send(self._save_for(saving.groups()), {**saving.arguments(), "timeline": self._timeline})
+            nums = self._save(saving)
         if nums is None:
             return None
         new = dict(zip(saving.new_runs, nums, strict=True)) if saving else {}
@@ -180,25 +182,23 @@ class PostgresStore:
             number, noticed_at, lost_since, timeline, unchanged = self._read_to_decide("term", ())[0]
             if unchanged:
                 break
-            if self._send_rows(self._queries["begin_term"], (number + 1,)) and number >= 0:
+            begin = self._queries["begin_term"], (number + 1,)
+            if self._send(lambda begin=begin: self._writer.rows(*begin)) and number >= 0:
                 logging.getLogger("surefoot").warning("%s: %s", self._address.shown, FAILED_OVER)
         if number != self.term.number:
             self._memory.forget()
         self._timeline = timeline
         self.term = Term(number=number, noticed_at=noticed_at, lost_since=lost_since)
 
-    def _save_for(self, groups: frozenset[str]) -> str:
+    def _save(self, saving: Saving) -> list[int] | None:
+        groups, values = saving.groups(), saving.values(self._timeline)
         statement = self._saves.get(groups)
         if statement is None:
             statement = self._saves[groups] = save_statement(self._queries["save"], groups)
-        return statement
+        return as_bigints(self._send(lambda: self._writer.call(statement, values)))
 
-    def _send(self, statement: Any, parameters: Any) -> Any:
-        """The one value that a writing statement answers; see `_send_rows`."""
-        return self._send_rows(statement, parameters)[0][0]
-
-    def _send_rows(self, statement: Any, parameters: Any) -> Rows:
-        """The rows that a writing statement answers; its commit has three outcomes (R10).
+    def _send(self, send: Callable[[], T]) -> T:
+        """What a writing statement answers; its commit has three outcomes (R10).
 
         psycopg.Error: certainly rolled back. CommitUnknown: anything else, an interrupt and a warning included.
         """
@@ -208,7 +208,7 @@ class PostgresStore:
         link.get()
         link.warning()
         try:
-            rows = link.rows(statement, parameters)
+            answer = send()
         except Unreachable:
             raise
         except psycopg.Error as error:
@@ -222,7 +222,7 @@ class PostgresStore:
         warning = link.warning()
         if warning:
             raise CommitUnknown(f"{self._address.shown} warned at commit: {warning}")
-        return rows
+        return answer
 
     def _read_to_decide(self, query: str, parameters: Any) -> Rows:
         """Rows that a decision rests on; read again through another connection if this one breaks."""
