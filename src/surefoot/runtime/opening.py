@@ -50,7 +50,7 @@ def _open_postgres(url: str) -> Store:
 
 @contextmanager
 def patience(clock: Clock | None = None) -> Generator[None]:
-    """Inside, on this thread, a store whose server does not answer is waited for, however long; the log says so once."""
+    """Inside, on this thread, a store whose server does not answer is waited for; the log says so once."""
     token = _patient.set(clock or SystemClock())
     try:
         yield

@@ -1,14 +1,12 @@
 """One connection at a time, replaced when it breaks; and what an error says about a commit.
 
-Nothing of a session is relied on between two statements (no settings, no open transaction; a prepared statement only
-where the session is known to stay), so a transaction pooler may stand in between, and a replaced connection goes on
-where the last one stopped.
+Nothing of a session is relied on between two statements (no prepared statements, no settings, no open transaction), so
+a transaction pooler may stand in between, and a replaced connection goes on where the last one stopped.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from typing import Any
 
 import psycopg
@@ -17,7 +15,6 @@ from ...core.errors import NotCommitted, StoreError, StoreRefused, StoreUnreacha
 from ..queries import load_queries
 from .place import Address
 from .report import Promise
-from .wire import Statement, Wire
 
 Rows = list[tuple[Any, ...]]
 RECONNECT_SECONDS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 2.0, 2.0, 2.0, 3.0, 3.0, 4.0)
@@ -65,9 +62,6 @@ class Link:
         self._closing = closing
         self._connection: psycopg.Connection[Any] | None = None
         self._warnings: list[str] = []
-        self._wire: Wire | None = None
-        self.prepares = False
-        """Statements may be prepared: it has been seen that no pooler stands in between."""
 
     def connect(self) -> psycopg.Connection[Any]:
         """The connection; one attempt to make it if there is none. Raises psycopg.Error."""
@@ -107,13 +101,6 @@ class Link:
         cursor.execute(statement, parameters)
         return cursor.fetchall()
 
-    def call(self, statement: Statement, values: Sequence[bytes]) -> bytes | None:
-        """The one value that a statement answers, all of it in binary form; raises psycopg.Error."""
-        connection = self.get()
-        if self._wire is None:
-            self._wire = Wire(connection, prepares=self.prepares)
-        return self._wire.call(statement, values)
-
     def is_alive(self) -> bool:
         """False once the server has closed this connection; asks nobody."""
         db = self._connection
@@ -129,7 +116,7 @@ class Link:
     def drop(self) -> None:
         """Close it, whatever its state; the next use makes another."""
         db, self._connection = self._connection, None
-        self._warnings, self._wire = [], None
+        self._warnings = []
         if db is not None:
             db.close()
 

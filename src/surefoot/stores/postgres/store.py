@@ -43,13 +43,11 @@ from .connection import (
 from .desk import PostgresBoard
 from .place import read_url
 from .presence import Presence
-from .saving import Saving, append_values, decode_text, lone_entry, save_statement
+from .saving import Saving, decode_text, entry_row, lone_entry, save_statement
 from .schema import check_schema
 from .sight import Memory, Sight, changes_records, remember
-from .wire import Statement, as_bigints, as_bool, statement_of
 
 R = TypeVar("R", Run, Effect)
-T = TypeVar("T")
 ATTEMPTS_MAX = 40
 LOCK_WAITS_MAX = 3
 READ_TRIES = 3
@@ -64,8 +62,7 @@ class PostgresStore:
         """Open the store, making its schema if there is none; raises StoreRefused. See `place.read_url`."""
         self._address = read_url(url, schema)
         self._queries = queries_for(self._address.schema)
-        self._append = statement_of(self._queries["append_entry"])
-        self._saves: dict[frozenset[str], Statement] = {}
+        self._saves: dict[frozenset[str], str] = {}
         self.lease_boot = LEASE_BOOT
         self._pid = os.getpid()
         self._closing = threading.Event()
@@ -77,7 +74,6 @@ class PostgresStore:
             connect_first(self._writer)
             self.promise = read_promise(self._writer, self._queries)
             check_schema(self._writer, self._queries)
-            self._writer.prepares = not self.promise.pooled
         except psycopg.Error as error:
             self._writer.drop()
             raise refused(self._address, error) from None
@@ -155,19 +151,24 @@ class PostgresStore:
             return None
         if not (overlay.entries or changes_records(overlay)):
             if again:
-                self._send(lambda: self._writer.rows(self._queries["settle"], ()))
+                self._send(self._queries["settle"], ())
             remember(self._memory, sight, overlay, {}, {})
             return answers
         lone = lone_entry(sight, overlay)
         nums: list[int] | None
-        saving = None
         if lone is not None:
-            values = append_values(*lone, self._timeline)
-            nums = [] if as_bool(self._send(lambda: self._writer.call(self._append, values))) else None
+            seen, entry = lone
+            saving = None
+            row = entry_row(seen.num, entry)
+            nums = (
+                []
+                if self._send(self._queries["append_entry"], (row[0], seen.digest, *row[1:], self._timeline))
+                else None
+            )
         else:
             marked = {owner_id for owner_id in overlay.owners if self._presence.marked(owner_id)}
             saving = Saving(sight, overlay, marked)
-            nums = self._save(saving)
+            nums = self._send(self._save_for(saving.groups()), {**saving.arguments(), "timeline": self._timeline})
         if nums is None:
             return None
         new = dict(zip(saving.new_runs, nums, strict=True)) if saving else {}
@@ -182,23 +183,25 @@ class PostgresStore:
             number, noticed_at, lost_since, timeline, unchanged = self._read_to_decide("term", ())[0]
             if unchanged:
                 break
-            begin = self._queries["begin_term"], (number + 1,)
-            if self._send(lambda begin=begin: self._writer.rows(*begin)) and number >= 0:
+            if self._send_rows(self._queries["begin_term"], (number + 1,)) and number >= 0:
                 logging.getLogger("surefoot").warning("%s: %s", self._address.shown, FAILED_OVER)
         if number != self.term.number:
             self._memory.forget()
         self._timeline = timeline
         self.term = Term(number=number, noticed_at=noticed_at, lost_since=lost_since)
 
-    def _save(self, saving: Saving) -> list[int] | None:
-        groups, values = saving.groups(), saving.values(self._timeline)
+    def _save_for(self, groups: frozenset[str]) -> str:
         statement = self._saves.get(groups)
         if statement is None:
             statement = self._saves[groups] = save_statement(self._queries["save"], groups)
-        return as_bigints(self._send(lambda: self._writer.call(statement, values)))
+        return statement
 
-    def _send(self, send: Callable[[], T]) -> T:
-        """What a writing statement answers; its commit has three outcomes (R10).
+    def _send(self, statement: Any, parameters: Any) -> Any:
+        """The one value that a writing statement answers; see `_send_rows`."""
+        return self._send_rows(statement, parameters)[0][0]
+
+    def _send_rows(self, statement: Any, parameters: Any) -> Rows:
+        """The rows that a writing statement answers; its commit has three outcomes (R10).
 
         psycopg.Error: certainly rolled back. CommitUnknown: anything else, an interrupt and a warning included.
         """
@@ -208,7 +211,7 @@ class PostgresStore:
         link.get()
         link.warning()
         try:
-            answer = send()
+            rows = link.rows(statement, parameters)
         except Unreachable:
             raise
         except psycopg.Error as error:
@@ -222,7 +225,7 @@ class PostgresStore:
         warning = link.warning()
         if warning:
             raise CommitUnknown(f"{self._address.shown} warned at commit: {warning}")
-        return answer
+        return rows
 
     def _read_to_decide(self, query: str, parameters: Any) -> Rows:
         """Rows that a decision rests on; read again through another connection if this one breaks."""
