@@ -16,6 +16,7 @@ from surefoot import Surefoot, UsageError, step, workflow
 from surefoot.core.errors import StoreRefused
 from surefoot.stores.postgres.place import read_url
 from surefoot.stores.postgres.report import Promise
+from surefoot.stores.postgres.rights import grant_worker
 from surefoot.stores.postgres.schema import migrate
 from surefoot.stores.postgres.store import PostgresStore
 from surefoot.testing.place import Place
@@ -144,14 +145,32 @@ def test_a_role_without_rights_is_told_which(postgres: PrivatePostgres, postgres
         f"GRANT USAGE ON SCHEMA surefoot TO {role}",
         f"GRANT SELECT ON ALL TABLES IN SCHEMA surefoot TO {role}",
     )
-    assert "INSERT, UPDATE and DELETE" in refusal(lambda: PostgresStore(weak))
-    run_sql(
-        postgres_url,
-        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA surefoot TO {role}",
-        f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA surefoot TO {role}",
-    )
+    said = refusal(lambda: PostgresStore(weak))
+    assert "INSERT, UPDATE on runs; INSERT on entries; " in said and "surefoot migrate --grant" in said
+    tables = f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA surefoot TO {role}"
+    run_sql(postgres_url, tables, "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA surefoot FROM PUBLIC")
+    said = refusal(lambda: PostgresStore(weak))
+    assert "needs: USAGE on sequence runs_num_seq; EXECUTE on function append_entry; EXECUTE on function save." in said
+    run_sql(postgres_url, f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA surefoot TO {role}")
+    assert "needs: EXECUTE on function append_entry" in refusal(lambda: PostgresStore(weak))
+    run_sql(postgres_url, f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA surefoot TO {role}")
     with Surefoot(weak) as sf:
         assert sf.run(twice, id="r") == 2
+
+
+@pytest.mark.parametrize("right", ["DELETE ON {s}.schedules", "USAGE ON SEQUENCE {s}.runs_num_seq"])
+def test_each_right_that_a_worker_needs_is_looked_for(postgres: PrivatePostgres, postgres_url: str, right: str) -> None:
+    """What `surefoot migrate --grant` gives is enough; without any one of them a worker would fail at its first use."""
+    role = f"worker_{next(NUMBERS)}"
+    run_sql(postgres_url, f"CREATE ROLE {role} LOGIN PASSWORD 'weak'")
+    PostgresStore(postgres_url).close()
+    grant_worker(postgres_url, role)
+    weak = postgres_url.replace(f"surefoot:{postgres.password}", f"{role}:weak")
+    PostgresStore(weak).close()
+    run_sql(postgres_url, f"REVOKE {right.format(s='surefoot')} FROM {role}")
+    kind, _, place = right.partition(" ON ")
+    said = refusal(lambda: PostgresStore(weak))
+    assert kind in said and place.rpartition(".")[2] in said
 
 
 def test_another_applications_schema_is_left_alone(postgres_url: str) -> None:

@@ -217,15 +217,25 @@ FROM (SELECT 1) AS one LEFT JOIN pg_namespace n ON n.nspname = %b::text;
 -- The number of the last migration.
 SELECT coalesce(max(number), 0) FROM {schema}.migrations;
 
--- name: may_write
--- True if this role has every right that a worker needs.
-SELECT bool_and(has_table_privilege(('{schema}.' || name)::regclass, rights))
-FROM (VALUES ('runs', 'SELECT'), ('runs', 'INSERT'), ('runs', 'UPDATE'), ('entries', 'SELECT'), ('entries', 'INSERT'),
-    ('effects', 'SELECT'), ('effects', 'INSERT'), ('effects', 'UPDATE'), ('blobs', 'SELECT'), ('blobs', 'INSERT'),
-    ('owners', 'SELECT'), ('owners', 'INSERT'), ('owners', 'UPDATE'), ('owners', 'DELETE'), ('mail', 'SELECT'),
-    ('mail', 'INSERT'), ('queue', 'SELECT'), ('queue', 'INSERT'), ('queue', 'UPDATE'), ('queue', 'DELETE'),
-    ('queues', 'SELECT'), ('queues', 'INSERT'), ('queues', 'UPDATE'), ('terms', 'SELECT'),
-    ('terms', 'INSERT')) AS needed (name, rights);
+-- name: lacking_rights
+-- What this role lacks of all that a worker needs, as (on what, which rights); no rows if it lacks nothing. An identity
+-- column needs no right on its sequence, but a statement that draws the number itself does.
+SELECT place, string_agg(rights, ', ' ORDER BY number) FROM (
+    SELECT name AS place, rights, number, has_table_privilege(('{schema}.' || name)::regclass, rights) AS held
+    FROM (VALUES (1, 'runs', 'SELECT'), (2, 'runs', 'INSERT'), (3, 'runs', 'UPDATE'), (4, 'entries', 'SELECT'),
+        (5, 'entries', 'INSERT'), (6, 'effects', 'SELECT'), (7, 'effects', 'INSERT'), (8, 'effects', 'UPDATE'),
+        (9, 'blobs', 'SELECT'), (10, 'blobs', 'INSERT'), (11, 'owners', 'SELECT'), (12, 'owners', 'INSERT'),
+        (13, 'owners', 'UPDATE'), (14, 'owners', 'DELETE'), (15, 'mail', 'SELECT'), (16, 'mail', 'INSERT'),
+        (17, 'queue', 'SELECT'), (18, 'queue', 'INSERT'), (19, 'queue', 'UPDATE'), (20, 'queue', 'DELETE'),
+        (21, 'queues', 'SELECT'), (22, 'queues', 'INSERT'), (23, 'queues', 'UPDATE'), (24, 'schedules', 'SELECT'),
+        (25, 'schedules', 'INSERT'), (26, 'schedules', 'UPDATE'), (27, 'schedules', 'DELETE'),
+        (28, 'terms', 'SELECT'), (29, 'terms', 'INSERT')) AS needed (number, name, rights)
+    UNION ALL
+    SELECT 'sequence runs_num_seq', 'USAGE', 30, has_sequence_privilege('{schema}.runs_num_seq'::regclass, 'USAGE')
+    UNION ALL
+    SELECT 'function ' || p.proname, 'EXECUTE', 31, has_function_privilege(p.oid, 'EXECUTE')
+    FROM pg_proc p WHERE p.pronamespace = '{schema}'::regnamespace) AS all_rights
+WHERE NOT held GROUP BY place ORDER BY min(number), place;
 
 -- name: begin
 -- For migrations only: a worker's writes are single statements.

@@ -28,10 +28,12 @@ def check_schema(link: Link, queries: dict[str, str]) -> None:
             f"{link.address.shown} has schema version {found}, and this Surefoot needs {SCHEMA_VERSION}. Stop the "
             "older workers, then run `surefoot migrate` once."
         )
-    if not link.rows(queries["may_write"])[0][0]:
+    lacking = link.rows(queries["lacking_rights"])
+    if lacking:
+        named = "; ".join(f"{rights} on {place}" for place, rights in lacking)
         raise StoreRefused(
-            f"{link.address.shown}: this role may not read and write all of the store's tables; grant it SELECT, "
-            "INSERT, UPDATE and DELETE on all tables of the schema, or use the role that made them"
+            f"{link.address.shown}: this role lacks rights that a worker needs: {named}. The role that made the tables "
+            "gives them with `surefoot migrate --grant ROLE`"
         )
 
 
