@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -131,8 +132,8 @@ def test_what_no_worker_serves_is_told_with_the_reason() -> None:
     assert "has workflow 'w'" in unserved(row(1), [Served(queues=("q",), workflows=(("v", ""),))])
 
 
-def test_deaths_count_only_while_the_journal_does_not_grow() -> None:
-    run = Run(
+def running() -> Run:
+    return Run(
         id="r",
         workflow="w",
         status=RunStatus.RUNNING,
@@ -143,14 +144,32 @@ def test_deaths_count_only_while_the_journal_does_not_grow() -> None:
         created_at=0.0,
         updated_at=0.0,
     )
-    seen = []
+
+
+def test_deaths_count_only_while_the_journal_does_not_grow() -> None:
+    run, seen = running(), []
     for length in (0, 0, 1, 2, 2, 2):
         run = free(run, 1.0, "process 1 on h", length=length, deaths_max=3)
         seen.append((run.status, run.deaths))
         run = run if run.status is RunStatus.QUARANTINED else _taken(run)
     assert [deaths for _, deaths in seen] == [1, 2, 1, 1, 2, 3]
     assert [status for status, _ in seen] == [RunStatus.PENDING] * 5 + [RunStatus.QUARANTINED]
-    assert "3 processes died in a row" in run.reason and "surefoot retry r" in run.reason
+    assert "3 processes died in a row" in run.reason and "where it ran alone" in run.reason
+    assert "surefoot retry r" in run.reason
+
+
+@pytest.mark.parametrize(
+    ("beside", "deaths"),
+    [([0, 0, 0], 3), ([7, 7, 0], 3), ([7, 7, 1, 0], 4), ([1, 1, 1, 1, 1], 5)],
+    ids=["alone", "alone at last", "alone later", "never alone"],
+)
+def test_a_death_that_may_be_anothers_fault_is_not_the_last(beside: list[int], deaths: int) -> None:
+    run = running()
+    for number, others in enumerate(beside, start=1):
+        run = free(run, 1.0, "process 1 on h", length=4, deaths_max=3, beside=others)
+        assert (run.status is RunStatus.QUARANTINED) == (number == deaths), f"after death {number}"
+        run = run if run.status is RunStatus.QUARANTINED else _taken(run)
+    assert run.deaths == deaths and (f"beside {beside[-1]} other runs" in run.reason) == bool(beside[-1])
 
 
 def _taken(run: Run) -> Run:

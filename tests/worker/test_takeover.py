@@ -129,3 +129,49 @@ def test_a_run_that_kills_its_worker_is_quarantined_with_the_evidence_and_can_be
         fleet.sf.retry("two")
     assert fleet.sf.retry("one", why="fixed").status is RunStatus.PENDING
     until(lambda: fleet.count("begun")["one dies"] == 4, "a worker to take it again")
+
+
+def test_a_third_death_in_company_does_not_quarantine(small_fleet: Fleet) -> None:
+    """Two that stand in a long step while their worker is killed, twice; then one of them, beside a third run."""
+    begun = small_fleet.count
+    for name in ("one", "two"):
+        small_fleet.sf.start(code.held, name, id=name, queue="default")
+    for death in (1, 2):
+        worker = small_fleet.worker()
+        until(lambda n=death: begun("begun")["one"] == begun("begun")["two"] == n, f"both in their step, try {death}")
+        assert worker.kill() == -9
+    small_fleet.sf.start(code.held, "three", id="three", queue="default")
+    worker = small_fleet.worker()
+    until(lambda: begun("begun")["one"] + begun("begun")["two"] == 5 and begun("begun")["three"] == 1, "one and three")
+    assert worker.kill() == -9
+    with small_fleet.sf.worker([code.short], queues=("nobody",)):
+        until(lambda: small_fleet.statuses() == {"pending": 3}, "all to be freed")
+    assert sorted(run_of(small_fleet, name).deaths for name in ("one", "two", "three")) == [1, 2, 3]
+    small_fleet.gate.touch()
+    small_fleet.worker()
+    small_fleet.until_ended(3)
+
+
+def test_the_run_that_kills_is_found_among_those_beside_it(fleet: Fleet) -> None:
+    """One worker at a time, started again each time it dies, with all eight runs at once."""
+    innocents = [f"innocent {n}" for n in range(7)]
+    for name in innocents[:4]:
+        fleet.sf.start(code.staying, name, 0.2, id=name, queue="default")
+    fleet.sf.start(code.deadly, "poison", id="poison", queue="default")
+    for name in innocents[4:]:
+        fleet.sf.start(code.staying, name, 0.2, id=name, queue="default")
+    over = {"succeeded": 7, "quarantined": 1}
+    died = 0
+    while fleet.statuses() != over:
+        worker = fleet.worker(wait=False, concurrency=8)
+        while worker.read(0.05) and fleet.statuses() != over:
+            pass
+        if fleet.statuses() != over:
+            assert worker.join() == -9, worker.lines
+            died += 1
+            assert died <= 5, "the run that kills is not found"
+    assert run_of(fleet, "poison").status is RunStatus.QUARANTINED and died >= 3
+    assert fleet.count("begun")["poison dies"] == died, "each death was its own"
+    assert fleet.count("begun")["poison"] == 1
+    for name in innocents:
+        assert run_of(fleet, name).deaths <= 2 and fleet.count("begun")[name] <= 3, "it ran beside the culprit again"

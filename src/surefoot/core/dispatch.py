@@ -20,6 +20,9 @@ from .run import Run, RunStatus
 
 DEFAULT_QUEUE = "default"
 DEATHS_MAX = 3
+PROBATION_DEATHS = DEATHS_MAX - 1
+"""From so many deaths in a row on a run is on probation: a worker takes one such run at a time, until it gets on."""
+PROBATION_PAUSE_SECONDS = 1.0
 PARTS = 64
 WAKE_NOW = 1.0
 """A `wake_at` that has come, by any clock."""

@@ -9,7 +9,18 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from .dispatch import DEATHS_MAX, WAKE_NOW, Limits, Queue, Ready, Served, choose, spent
+from .dispatch import (
+    DEATHS_MAX,
+    PROBATION_DEATHS,
+    PROBATION_PAUSE_SECONDS,
+    WAKE_NOW,
+    Limits,
+    Queue,
+    Ready,
+    Served,
+    choose,
+    spent,
+)
 from .lease import Vantage
 from .mail import Mail
 from .run import FINAL, Run, RunDo, RunStatus, apply_run
@@ -19,7 +30,10 @@ OVERSAMPLE = 4
 
 
 class ClaimReady(Write, frozen=True, kw_only=True):
-    """Take up to `slots` ready runs that this worker can run, as the queues' limits allow; `turns`: see `choose`."""
+    """Take up to `slots` ready runs that this worker can run, as the queues' limits allow; `turns`: see `choose`.
+
+    Of runs on probation it takes one at a time, so that the one which kills is found without blaming those beside it.
+    """
 
     served: Served
     slots: int
@@ -39,22 +53,49 @@ class ClaimReady(Write, frozen=True, kw_only=True):
         counted = _counted(ready, queues)
         under_way = view.desk.taken(counted) if counted else []
         chosen = choose(ready, under_way, queues, owner=owner, slots=self.slots, now=now, turns=self.turns)
-        runs = tuple(run for row in chosen if (run := self._take(view, row)) is not None)
+        probation = _Probation(view, self.served.queues, owner)
+        runs = tuple(run for row in chosen if (run := self._take(view, row, probation)) is not None)
         for name, queue in queues.items():
-            count = sum(row.queue == name for row in chosen)
+            count = sum(run.queue == name for run in runs)
             if count and queue.limits.rate:
                 view.desk.put_queue(spent(queue, count, now))
         return Answer(Verdict.TOOK if runs else Verdict.ABSENT, runs=runs)
 
-    def _take(self, view: View, row: Ready) -> Run | None:
+    def _take(self, view: View, row: Ready, probation: _Probation) -> Run | None:
         run = view.run(row.run_id)
         if run is None or run.status not in (RunStatus.PENDING, RunStatus.WAITING):
+            return None
+        if is_on_probation(view, run) and not probation.admits():
+            # out of the way of others for a while
+            view.put_run(replace(run, wake_at=self.vantage.at + PROBATION_PAUSE_SECONDS))
             return None
         why = run.reason or ("its time has come" if run.status is RunStatus.WAITING else "it was ready")
         taken = apply_run(run, RunDo.CLAIM, self.vantage.at, owner=self.vantage.owner, who=self.vantage.name, why=why)
         taken = replace(taken, queue=run.queue or row.queue, stamp=self.stamp)
         view.put_run(taken)
         return taken
+
+
+class _Probation:
+    """Whether one more run on probation may be taken by this owner; looked up only if there is one."""
+
+    def __init__(self, view: View, queues: tuple[str, ...], owner: int) -> None:
+        self._view, self._queues, self._owner = view, queues, owner
+        self._full: bool | None = None
+
+    def admits(self) -> bool:
+        """True once, unless the owner has one already that has not got further."""
+        if self._full is None:
+            mine = [row for row in self._view.desk.taken(self._queues) if row.owner == self._owner]
+            runs = [self._view.run(row.run_id) for row in mine]
+            self._full = any(run is not None and is_on_probation(self._view, run) for run in runs)
+        admitted, self._full = not self._full, True
+        return admitted
+
+
+def is_on_probation(view: View, run: Run) -> bool:
+    """True if processes died in a row while they ran it, and its journal has not grown since."""
+    return run.deaths >= PROBATION_DEATHS and view.seal_of(run.id)[0] == run.deaths_length
 
 
 def _counted(ready: list[Ready], queues: Mapping[str, Queue]) -> tuple[str, ...]:
@@ -64,10 +105,14 @@ def _counted(ready: list[Ready], queues: Mapping[str, Queue]) -> tuple[str, ...]
 
 
 class FreeRun(Write, frozen=True, kw_only=True):
-    """Free a run whose owner is dead, for whoever is next; one that keeps killing its owners is quarantined."""
+    """Free a run whose owner is dead, for whoever is next; one that keeps killing its owners is quarantined.
+
+    `beside`: how many other runs that owner had, any of which may have killed it.
+    """
 
     vantage: Vantage
     deaths_max: int = DEATHS_MAX
+    beside: int = 0
 
     def decide(self, view: View) -> Answer:
         """Done; busy while its owner may live; absent when nobody has it."""
@@ -86,22 +131,28 @@ class FreeRun(Write, frozen=True, kw_only=True):
             return Answer(Verdict.BUSY, run=run, holder=holder.name() if holder else "")
         length, _ = view.seal_of(self.run_id)
         name = holder.name() if holder else "a process that is gone"
-        freed = free(run, self.vantage.at, name, length=length, deaths_max=self.deaths_max)
+        at, limit = self.vantage.at, self.deaths_max
+        freed = free(run, at, name, length=length, deaths_max=limit, beside=self.beside)
         freed = replace(freed, stamp=self.stamp)
         view.put_run(freed)
         return Answer(Verdict.DONE, run=freed)
 
 
-def free(run: Run, at: float, holder: str, *, length: int, deaths_max: int) -> Run:
-    """The run after its owner's death. Deaths count as long as its journal, now of `length`, has not grown between."""
+def free(run: Run, at: float, holder: str, *, length: int, deaths_max: int, beside: int = 0) -> Run:
+    """The run after its owner's death. Deaths count as long as its journal, now of `length`, has not grown between.
+
+    The last death has to be its own: one that others were `beside` may be theirs. But a run that always has company is
+    not spared for ever.
+    """
     deaths = run.deaths + 1 if run.deaths and run.deaths_length == length else 1
-    if deaths < deaths_max:
+    if deaths < (2 * deaths_max - 1 if beside else deaths_max):
         freed = apply_run(run, RunDo.RELEASE, at, why=f"{holder} died while it ran")
     else:
+        company = f"beside {beside} other runs" if beside else "alone"
         why = (
             f"{deaths} processes died in a row while they ran it, each after entry {length} of its journal; the last "
-            f"was {holder}; it is not started again by itself. Look at what it does there (`surefoot show {run.id}`), "
-            f"then `surefoot retry {run.id}`"
+            f"was {holder}, where it ran {company}; it is not started again by itself. Look at what it does there "
+            f"(`surefoot show {run.id}`), then `surefoot retry {run.id}`"
         )
         freed = apply_run(run, RunDo.QUARANTINE, at, why=why)
     return replace(freed, deaths=deaths, deaths_length=length)

@@ -6,6 +6,8 @@ Who died is told by presence, which the operating system drops with the process,
 
 from __future__ import annotations
 
+from collections import Counter
+
 from msgspec.structs import replace
 
 from ..core.dispatch import DEATHS_MAX
@@ -53,7 +55,8 @@ class Reaper:
         running = engine.store.find_runs([RunStatus.RUNNING], limit=EVERYTHING)
         left = [run for run in running if run.owner not in living or run.term < term]
         vantage = replace(engine.look(0), at=engine.time(), gone=frozenset(owner.id for owner in dead))
-        answers = engine.committer.commit_all([self._free(run, vantage) for run in left])
+        had = Counter(run.owner for run in left)
+        answers = engine.committer.commit_all([self._free(run, vantage, had[run.owner] - 1) for run in left])
         engine.committer.commit_all([self._leave(owner) for owner in dead])
         return sum(answer.verdict is Verdict.DONE for answer in answers)
 
@@ -61,9 +64,9 @@ class Reaper:
         asked = share >= 1 or random_number() < share
         return self._engine.look(owner.id if asked else 0).may_take_from(owner.id, owner)
 
-    def _free(self, run: Run, vantage: Vantage) -> FreeRun:
+    def _free(self, run: Run, vantage: Vantage, beside: int) -> FreeRun:
         stamp = next(self._engine.stamps)
-        return FreeRun(run_id=run.id, vantage=vantage, deaths_max=self._deaths_max, stamp=stamp)
+        return FreeRun(run_id=run.id, vantage=vantage, deaths_max=self._deaths_max, beside=beside, stamp=stamp)
 
     def _leave(self, owner: Owner) -> Leave:
         return Leave(owner_id=owner.id, seen=owner.stamp, stamp=next(self._engine.stamps))

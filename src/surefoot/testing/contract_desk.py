@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from ..core.dispatch import WAKE_NOW, Limits, Ready, Served
+from ..core.dispatch import PROBATION_PAUSE_SECONDS, WAKE_NOW, Limits, Ready, Served
 from ..core.dispatch_writes import ClaimReady, FreeRun, Leave, RetryRun, SendMail, SetQueue
 from ..core.mail import Mail
 from ..core.run import Run, RunDo, RunStatus, Waits
@@ -302,6 +302,28 @@ def a_run_that_keeps_killing_its_owners_is_quarantined(place: Place) -> None:
         assert [one(store, again).verdict for _ in range(2)] == [Verdict.DONE, Verdict.DONE]
         assert found(store).deaths == 0 and names(one(store, claim(place))) == ["r"]
         assert one(store, replace(again, stamp=next(place.stamps))).verdict is Verdict.ILLEGAL
+
+
+def of_runs_on_probation_one_is_taken_at_a_time(place: Place) -> None:
+    """From the second death in a row on, beside any others, until its journal grows; the rest wait for a while."""
+    with place.open() as store:
+        store.transact([place.join(), *(queued(place, run_id, at=AT + n) for n, run_id in enumerate("abc"))])
+        for _ in range(2):
+            one(store, claim(place, slots=3))
+            gone = seen_by(STRANGER, lease_now=500.0)
+            frees = [FreeRun(run_id=r, vantage=gone, beside=2, stamp=next(place.stamps)) for r in "abc"]
+            store.transact(frees)
+        assert [found(store, run_id).deaths for run_id in "abc"] == [2, 2, 2]
+        one(store, queued(place, "fresh", at=AT + 9))
+        write = claim(place, slots=10)
+        assert sorted(names(one(store, write))) == ["a", "fresh"], "one of them, and whatever else is ready"
+        assert len(names(one(store, write, again=True))) == 2, "the same answer when it is asked again"
+        assert names(one(store, claim(place, slots=10))) == [], "the others are out of the way for a while"
+        later = AT + 10 + PROBATION_PAUSE_SECONDS
+        assert names(one(store, claim(place, slots=10, at=later))) == [], "the first has not got further yet"
+        assert names(one(store, claim(place, STRANGER, slots=10, at=later + 1))) == ["b"], "another worker takes one"
+        assert one(store, place.append("s", run_id="a", fence=3)).verdict is Verdict.DONE
+        assert names(one(store, claim(place, slots=10, at=later + 2))) == ["c"], "the first has got further"
 
 
 def an_owner_leaves_unless_it_lives(place: Place) -> None:
