@@ -101,9 +101,23 @@ CHANGES = [
     Change(
         "the reader sees the end before it is on disk",
         "http/sse.py",
-        "        if not self._closing and not ends:\n",
-        "        if not ends:\n",
+        "        self._holding = self._holding or self._closing or ends\n",
+        "        self._holding = ends\n",
         f"{JOURNAL} -k learns",
+    ),
+    Change(
+        "a tool call is handed over before its answer is on disk",
+        "http/sse.py",
+        "        self._holding = self._holding or self._handing.hands_over(event)\n",
+        "",
+        "test_eager_readers.py -k before",
+    ),
+    Change(
+        "what was held back of a cut answer is given out after all",
+        "http/sse.py",
+        "                self.failed = self.failed or \"the stream ended without its terminal event\"\n        return out\n",
+        "                self.failed = self.failed or \"the stream ended without its terminal event\"\n                out.extend(self._held)\n        return out\n",
+        "test_eager_readers.py -k fails_after",
     ),
     Change(
         "the terminal event passes before the commit",

@@ -1,8 +1,9 @@
 """Reads a model's answer while it streams, and says what may be given out when.
 
-An answer counts when it is complete, and it has to be on disk before its reader learns that it is complete: whatever
-the reader does next depends on it. So what says "finished" is held back until the end has come and is recorded. A
-stream that ends without its terminal event, or that holds an error, is no answer.
+An answer counts when it is complete, and it has to be on disk before its reader can act on it: whatever the reader does
+next depends on it. So what hands over a whole tool call or says "finished" is held back, with all that follows, until
+the end has come and is recorded. A stream that ends without its terminal event, or that holds an error, is no answer,
+and what was held back of it is never given out.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Final, Protocol, cast
 import msgspec
 
 from .gemini import CallIds
+from .handing import Handing
 from .tokens import Tally
 
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n|\r\r")
@@ -74,12 +76,13 @@ class Events:
         self._buffer = b""
         self._recorded: list[bytes] = []
         self._held: list[bytes] = []
-        self._closing = self._ended = False
+        self._handing = Handing()
+        self._holding = self._closing = self._ended = False
         self._choices: set[Any] = set()
         self._finished: set[Any] = set()
 
     def feed(self, chunk: bytes) -> list[bytes | Commit]:
-        """Events as they become whole; nothing from the one on that says "finished", until the end is there."""
+        """Events as they become whole; nothing from the one on that lets its reader act, until the end is there."""
         whole, self._buffer = split(self._buffer + chunk)
         out: list[bytes | Commit] = []
         for event in whole:
@@ -97,9 +100,6 @@ class Events:
                 self._end(out)
             else:
                 self.failed = self.failed or "the stream ended without its terminal event"
-                out.extend(self._held)
-                self._recorded += self._held
-                self._held = []
         return out
 
     def answer(self) -> bytes:
@@ -112,8 +112,10 @@ class Events:
             return
         if self._ids is not None:
             event = self._named(event)
+        failed = self.failed
         ends = self._judge(data_of(event))
-        if not self._closing and not ends:
+        self._holding = self._holding or self._closing or ends
+        if not self._holding or failed != self.failed:  # an error is told at once
             self._recorded.append(event)
             out.append(event)
             return
@@ -133,7 +135,7 @@ class Events:
         return event if named == data else b"data: " + named + b"\n\n"
 
     def _judge(self, data: bytes) -> bool:
-        """True for the terminal event; notes what says "finished", errors and tokens."""
+        """True for the terminal event; notes what lets a reader act, errors and tokens."""
         if data.strip() == b"[DONE]":
             return True
         try:
@@ -148,6 +150,7 @@ class Events:
         if kind in _ERRORS or (event.get("error") and kind is None):
             self.failed = f"an error in the stream: {data[:200].decode('utf-8', 'replace')}"
             return False
+        self._holding = self._holding or self._handing.hands_over(event)
         self._closing = self._closing or self._says_finished(event)
         return kind in _ENDS
 
