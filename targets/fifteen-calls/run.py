@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from surefoot.testing.ledger import Line
 from surefoot.testing.models import Ask, ModelServer, Say
 from targets.bench import Bench
 from targets.person import SUREFOOT
 from targets.results import Row, Verdict
-from targets.supervise import supervise
+from targets.supervise import Lives, supervise
 
-CALLS, BESIDE, ANSWER = 15, 3, "the right answer"
-KILLED_AT = (1, 7, 9, 15)
-"""The first, the last, and the two that were published; range(1, 16) is each of them, in three times the time."""
+CALLS, ANSWER, TRIES = 15, "the right answer", 3
+ROUNDS = ((1,), (2, 3, 4), (5, 6, 7), (8, 9, 10), (11, 12, 13), (14,), (15,))
+"""Which calls are under way together; the next round begins when the last one is answered."""
 ARMS = ("published", "Surefoot, HTTP layer", "Surefoot, proxy")
 
 
@@ -46,40 +49,77 @@ class Killer:
         return not self._asker_lives
 
 
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What one try showed."""
+
+    lives: Lives
+    paid: int
+    right: bool
+    needless: int
+    """Questions paid for again though they had been answered: of another round than the one that was under way."""
+
+
 def measure(bench: Bench) -> Iterator[Row]:
     """A control, then the kills; the arms of a row side by side, each with a model of its own."""
-    for at in (0, *KILLED_AT):
+    for at in range(CALLS + 1):
         with ThreadPoolExecutor(len(ARMS)) as pool:
             yield from pool.map(lambda arm, at=at: _measure(bench, at, arm), filter(bench.wants, ARMS))
 
 
 def _measure(bench: Bench, at: int, arm: str) -> Row:
-    world = bench.world(f"{arm}-{at}")
-    is_behind, is_ours = arm.endswith("proxy"), arm != "published"
+    seen = [_one(bench, at, arm, number) for number in range(1, TRIES + 1)]
+    verdicts = [_verdict(each, is_behind=arm.endswith("proxy")) for each in seen]
+    ends = Counter(str(end) for each in seen for end in each.lives.ends)
+    shown = Counter(each.paid for each in seen)
+    return Row(
+        row=f"killed at call {at}" if at else "nothing is killed",
+        arm=arm,
+        ours=arm != "published",
+        seen="; ".join(f"{paid}" + (f" ({k}x)" if k < TRIES else "") for paid, k in sorted(shown.items())),
+        verdict=max(verdicts, key=("once", "twice", "wrong").index),
+        tries=TRIES,
+        good=verdicts.count("once"),
+        fault="kill" if at else "none",
+        asked=TRIES if at else 0,
+        done=sum(each.lives.killed for each in seen),
+        ends=dict(ends),
+        counts={
+            "extra, most": max(each.paid for each in seen) - CALLS,
+            "answered and paid again, most": max(each.needless for each in seen),
+        },
+    )
+
+
+def _verdict(seen: Seen, *, is_behind: bool) -> Verdict:
+    if not seen.right:
+        return "wrong"
+    return "twice" if seen.needless or (is_behind and seen.paid > CALLS) else "once"
+
+
+def _one(bench: Bench, at: int, arm: str, number: int) -> Seen:
+    world = bench.world(f"{arm}-{at}-{number}")
+    is_behind = arm.endswith("proxy")
     killer = Killer(at, asker_lives=is_behind)
     with ExitStack() as stack:
         models = stack.enter_context(ModelServer(plan, record=world / "paid.jsonl", boundary=killer))
         url = stack.enter_context(_proxy(world, models.url)) if is_behind else f"{models.url}/v1"
-        file = "agent_surefoot.py" if is_ours and not is_behind else "agent_published.py"
+        file = "agent_surefoot.py" if arm == "Surefoot, HTTP layer" else "agent_published.py"
         env = {"MODEL_URL": url, "STATE": str(world)}
         lives = supervise([bench.python(), bench.file(file)], folder=world, env=env, born=killer.born, lives=3)
-        paid = len(models.paid())
+        paid = models.paid()
     right = lives.finished and f"ANSWER {CALLS} {ANSWER}" in lives.words[-1]
-    allowed = CALLS + (0 if not at or is_behind else BESIDE)
-    verdict: Verdict = "wrong" if not right else "twice" if paid > allowed else "once"
-    return Row(
-        row=f"killed at call {at}" if at else "nothing is killed",
-        arm=arm,
-        ours=is_ours,
-        seen=f"{paid}",
-        verdict=verdict,
-        good=int(verdict == "once"),
-        fault="kill" if at else "none",
-        asked=int(bool(at)),
-        done=lives.killed,
-        ends=lives.counted(),
-        counts={"paid": paid, "extra": paid - CALLS},
-    )
+    return Seen(lives=lives, paid=len(paid), right=right, needless=_needless(paid, at))
+
+
+def _needless(paid: list[Line], at: int) -> int:
+    """Calls paid again that were not under way when the agent died: then, only calls of its round were."""
+    first: dict[str, int] = {}
+    for line in sorted(paid, key=lambda line: line.number):
+        first.setdefault(line.key, line.number)
+    under_way = next((calls for calls in ROUNDS if at in calls), ())
+    again = Counter(line.key for line in paid)
+    return sum(count - 1 - (first[key] in under_way) for key, count in again.items() if count > 1)
 
 
 @contextmanager
