@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -122,3 +123,62 @@ def test_many_waiting_runs_take_no_place_from_others(url: str) -> None:
         for number in range(50):
             sf.signal(f"r{number}", "go", number)
         assert [handle.result(30) for handle in handles] == list(range(50))
+
+
+async def joined_by_first(busy: Any, waiting: Any) -> Any:
+    return (await surefoot.first(busy, waiting))[1]
+
+
+async def joined_by_await(busy: Any, waiting: Any) -> Any:
+    background = asyncio.create_task(waiting)
+    told = await asyncio.create_task(busy)
+    background.cancel()
+    return told
+
+
+async def joined_by_gather(busy: Any, waiting: Any) -> Any:
+    background = asyncio.create_task(waiting)
+    told, _ = await asyncio.gather(busy, surefoot.sleep(0))
+    background.cancel()
+    return told
+
+
+async def joined_by_a_group(busy: Any, waiting: Any) -> Any:
+    background = asyncio.create_task(waiting)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(busy)
+    background.cancel()
+    return task.result()
+
+
+async def joined_by_wait(busy: Any, waiting: Any) -> Any:
+    background = asyncio.create_task(waiting)
+    task = asyncio.create_task(busy)
+    await asyncio.wait([task])
+    background.cancel()
+    return task.result()
+
+
+@pytest.mark.parametrize(
+    "join", [joined_by_first, joined_by_await, joined_by_gather, joined_by_a_group, joined_by_wait]
+)
+async def test_a_run_whose_timer_has_come_is_not_given_back_before_it_goes_on(db: str, join: Any) -> None:
+    """The loop is held up just as a branch ends. Given back then, the run would wait for the other branch alone."""
+
+    async def busy() -> str:
+        await surefoot.sleep(0.02)
+        time.sleep(3 * run_tasks.QUIET_SECONDS)  # noqa: ASYNC251
+        return "done"
+
+    @workflow
+    async def flow() -> str:
+        return await join(busy(), surefoot.wait_for("what nobody sends"))
+
+    async with Surefoot(db) as sf, sf.worker([flow]):
+        handle = sf.start(flow, id="r", queue="default")
+        assert await asyncio.wait_for(asyncio.ensure_future(result_of(handle)), 20) == "done"
+        assert sf.get("r").claims == 1, "it never was given back"
+
+
+async def result_of(handle: Any) -> Any:
+    return await handle

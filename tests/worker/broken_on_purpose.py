@@ -82,6 +82,13 @@ CHANGES = [
         "tests/worker/test_waiting_for_the_store.py -k told_from",
     ),
     Change(
+        "a run is given back although the wait of one of its tasks has just ended",
+        "runtime/tasks.py",
+        "    if waiter is not None and waiter.done():\n        return False\n",
+        "",
+        "tests/waits/test_tasks_that_wait.py -k timer_has_come",
+    ),
+    Change(
         "nobody looks for the right to draw a run's number",
         "stores/postgres/queries.sql",
         "has_sequence_privilege('{schema}.runs_num_seq'::regclass, 'USAGE')",

@@ -216,8 +216,13 @@ def _suspend_if_quiet(session: Session, loop: asyncio.AbstractEventLoop, reason:
 
 
 def stands_still(session: Session, task: asyncio.Task[Any]) -> bool:
-    """True if the task waits for a person, a message, or another task of the run, and for nothing else."""
+    """True if the task waits for a person, a message, or another task of the run, and for nothing else.
+
+    One whose wait has just ended moves as soon as the loop comes to it, however long the loop is held up until then.
+    """
     waiter = getattr(task, "_fut_waiter", None)
+    if waiter is not None and waiter.done():
+        return False
     if waiter in session.still or isinstance(waiter, asyncio.Task) or type(waiter).__name__ == "_GatheringFuture":
         return True
     inner: Any = task.get_coro()
