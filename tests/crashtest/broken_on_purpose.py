@@ -31,23 +31,51 @@ class Change(NamedTuple):
     tests: str
 
 
-VERDICTS, ROWS, COMMAND, WIRE, RECORDING = (
-    f"test_crashtest_{n}.py" for n in ("verdicts", "rows", "command", "wire", "recording")
+VERDICTS, ROWS, COMMAND, WIRE, RECORDING, LAST = (
+    f"test_crashtest_{n}.py" for n in ("verdicts", "rows", "command", "wire", "recording", "last_reply")
 )
 CHANGES = [
     Change(
         "no kill is done",
         "gateway.py",
-        "if not pid or life in self.killed or self._disarmed:",
+        "if life in self.killed or self._disarmed:",
         "if True:",
         f"{VERDICTS} -k sound",
     ),
     Change(
         "a row without its exit signal counts",
         "judge.py",
-        "if row.kills and not any(life.proved and life.number == 1 for life in seen.lives):",
-        "if False:",
+        "    if row.kills and not _unreached(seen) and not any(life.proved",
+        "    if False and not any(life.proved",
         f"{VERDICTS} -k harness",
+    ),
+    Change(
+        "an agent is not held at its exit",
+        "tracing.py",
+        "return number == EXIT_GROUP.get(platform.machine(), -1)",
+        "return False",
+        f"{LAST} -k with_the_reply",
+    ),
+    Change(
+        "an agent that has read goes on",
+        "reading.py",
+        "not is_entry and self._is_read_for_good()",
+        "False",
+        f"{LAST} -k with_the_reply",
+    ),
+    Change(
+        "any row without its kill was not reached",
+        "judge.py",
+        "    if first.number in seen.missed and first.exit_code == 0 and not first.killed:\n",
+        "    if True:\n",
+        f"{VERDICTS} -k harness",
+    ),
+    Change(
+        "a kill that came too late is a fault",
+        "gateway.py",
+        "                self.missed.add(life)\n",
+        "",
+        f"{LAST} -k had_ended",
     ),
     Change(
         "no process is everybody in our own group",

@@ -57,7 +57,7 @@ def test_the_smallest_failing_case_is_a_command_that_fails_again(
     assert run(["--minimise"]) == 1
     shown = capsys.readouterr().out
     told = " ".join(shown.split())
-    assert "2 of 3 rows fail. Killed after shop POST /charges#1 acted and before its reply arrived" in told
+    assert "1 of 3 rows fail. Killed after shop POST /charges#1 acted and before its reply arrived" in told
     assert "smallest failing case, 3 of 3 trials" in told
     (command,) = [line.strip() for line in shown.splitlines() if line.strip().startswith("surefoot crashtest --row")]
     result = json.loads((folder / "crashtest-results" / "result.json").read_text())
@@ -80,9 +80,9 @@ def test_a_green_test_exits_with_0_and_its_reports_are_whole(folder: Path, capsy
 
 
 def test_thresholds_say_what_is_tolerated(folder: Path) -> None:
-    allowed = ["--allow", "duplicates=2,says_success=2", "--out", ""]
+    allowed = ["--allow", "duplicates=1,says_success=1", "--out", ""]
     assert run(allowed) == 0
-    assert run([*allowed, "--allow", "duplicates=2,says_success=2,extra_model_calls=0"]) == 1
+    assert run([*allowed, "--allow", "duplicates=1,says_success=1,extra_model_calls=0"]) == 1
 
 
 def test_a_harness_without_its_kill_exits_with_7(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +106,7 @@ def test_the_program_forwards_what_follows_the_two_dashes(folder: Path) -> None:
         str(program),
         "crashtest",
         "--row",
-        "replicas:2",
+        "lose_reply:shop POST /charges#1",
         "--json",
         "--out",
         "",
@@ -133,7 +133,7 @@ def test_reports_escape_what_an_agent_says(tmp_path: Path) -> None:
 def test_the_page_has_one_cell_for_each_kill(tmp_path: Path) -> None:
     report = charging(tmp_path, "duplicates")
     html = render(report.result, {})
-    assert html.count("<rect") == 6 and html.count('<a href="#row-kill') == len(report.result.failing) == 2
+    assert html.count("<rect") == 6 and html.count('<a href="#row-kill') == len(report.result.failing) == 1
     for verdict in report.result.failing:
         assert f'id="{html.split("<a href=")[1].split(chr(34))[1][1:]}"' in html
         assert verdict.request.splitlines()[0] in html

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from .words import command_of, headline, sentence
 
 
 class Report:
-    """What a test found. Each assertion fails first for rows that prove nothing, such as one without its kill."""
+    """What a test found. Each assertion fails first for rows that prove nothing, such as one without its kill.
+
+    A row that could not be reached is warned about.
+    """
 
     def __init__(self, result: Result) -> None:
         """Made by `crash` and by the fixture."""
@@ -60,6 +64,10 @@ class Report:
         """It never needed a person."""
         self._none("asks")
 
+    def assert_all_reached(self) -> None:
+        """No agent had ended by itself before its kill came."""
+        self._none("unreached")
+
     def assert_extra_model_calls(self, most: int) -> None:
         """No row paid for more model calls again than this."""
         self._check_faults()
@@ -87,8 +95,10 @@ class Report:
                 )
 
     def _check_faults(self) -> None:
-        if self.result.faults:
+        if self.result.faults or len(self.result.unreached) == len(self.result.verdicts):
             raise AssertionError(self.headline)
+        for verdict in self.result.unreached:
+            warnings.warn(sentence(verdict), stacklevel=4)
 
 
 def crash(

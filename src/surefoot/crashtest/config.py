@@ -21,7 +21,8 @@ Words = str | list[str]
 Json = dict[str, Any]
 WINDOWS = ("before", "effect", "read", "recorded")
 ROW_KINDS = ("twice", "lose_reply", "late", "500_after", "pause", "deploy", "replicas")
-COUNTED = ("duplicates", "lost", "wrong", "wrong_answer", "stranded", "gave_up", "says_success", "asks")
+COUNTED = ("duplicates", "lost", "wrong", "wrong_answer", "stranded", "gave_up", "says_success", "asks", "unreached")
+NO_FAILURE = ("asks", "unreached")  # told and counted; tolerated unless a threshold says otherwise
 MEASURED = ("extra_model_calls", "extra_tokens", "recover_seconds")
 DEFAULT_FILE = "crashtest.toml"
 

@@ -65,6 +65,7 @@ def row(verdict: Verdict, command: str) -> dict[str, Any]:
         "gave_up": verdict.gave_up,
         "says_success": verdict.says_success,
         "asks": verdict.asks,
+        "unreached": verdict.unreached,
         "extra_model_calls": verdict.extra_model_calls,
         "extra_tokens": verdict.extra_tokens,
         "recover_seconds": round(verdict.recover_seconds, 3),
@@ -83,13 +84,14 @@ def row(verdict: Verdict, command: str) -> dict[str, Any]:
 
 
 def junit(result: Result, commands: Mapping[str, str]) -> bytes:
-    """One test case for each row; a fault is an error, a failing row a failure."""
+    """One test case for each row; a fault is an error, a failing row a failure, one that was not reached is skipped."""
     suite = ElementTree.Element(
         "testsuite",
         name=_clean(result.title),
         tests=str(len(result.verdicts)),
         failures=str(len(result.failing)),
         errors=str(len(result.faults)),
+        skipped=str(len(result.unreached)),
         time=f"{result.seconds:.3f}",
     )
     for verdict in result.verdicts:
@@ -100,7 +102,7 @@ def junit(result: Result, commands: Mapping[str, str]) -> bytes:
             name=_clean(verdict.row.id),
             time=f"{verdict.seconds:.3f}",
         )
-        kind = "error" if verdict.fault else "failure" if verdict.fails else ""
+        kind = "error" if verdict.fault else "failure" if verdict.fails else "skipped" if verdict.unreached else ""
         if kind:
             told = ElementTree.SubElement(case, kind, message=_clean(sentence(verdict)))
             told.text = _clean("\n".join(filter(None, [verdict.request, commands.get(verdict.row.id, "")])))

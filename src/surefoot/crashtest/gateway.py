@@ -20,12 +20,12 @@ from ..testing.twins.messages import Call, Page
 from .boundary import Arrival, place_of
 from .errors import CrashtestError
 from .plan import Deed, Plan
-from .process import kill_whole, send
+from .process import kill_whole, send, state_of
+from .reading import Reading
 from .services.base import Answered, Backend
-from .sockets import ReadWatch
 from .wire import BadRequest, Stream, write
 
-READ_SECONDS_MAX = 5.0
+UNDER_WAY_SECONDS_MAX = 30.0
 HOST_HEADER = "x-surefoot-crashtest-host"
 
 
@@ -44,18 +44,24 @@ class Gateway:
         marker: str,
         late_seconds: float = 1.0,
         settle_seconds: float = 0.1,
+        at_its_exit: bool = False,
         disarmed: bool = False,
     ) -> None:
-        """Listens when this returns. `disarmed` leaves every kill out: the negative control of the harness itself."""
+        """Listens when this returns. `disarmed` leaves every kill out: the negative control of the harness itself.
+
+        With `at_its_exit` a `recorded` kill also lands where the agent is about to end by itself.
+        """
         self._backends, self._plan, self._models, self._ignore = backends, plan, models, ignore
         self._hosts = dict(hosts or {})
-        self._marker, self._late, self._settle, self._disarmed = marker, late_seconds, settle_seconds, disarmed
+        self._marker, self._late, self._disarmed = marker, late_seconds, disarmed
+        self._settle, self._at_its_exit = settle_seconds, at_its_exit
         self.life = 1
         self.arrivals: list[Arrival] = []
         self.unmatched: list[str] = []
         self.unrouted: list[str] = []
         self.refused: list[str] = []
         self.killed: set[int] = set()
+        self.missed: set[int] = set()
         self.strays = 0
         self._finished: set[int] = set()
         self._replied: set[int] = set()
@@ -64,6 +70,7 @@ class Gateway:
         self._agents: dict[int, int] = {}
         self._open: set[socket.socket] = set()
         self._late_ones: list[threading.Thread] = []
+        self._under_way = 0
         self._closed = False
         self._selector = selectors.DefaultSelector()
         self._listeners: dict[int, socket.socket] = {}
@@ -114,8 +121,10 @@ class Gateway:
                 page, number = self._handle(service, arrived.call, arrived.target, connection)
                 if page is None:
                     return
-                write(connection, page, method=arrived.call.method, keeps=arrived.keeps)
-                self._replied.add(number)
+                try:
+                    write(connection, page, method=arrived.call.method, keeps=arrived.keeps)
+                finally:
+                    self._replied.add(number)
                 if not arrived.keeps:
                     return
         except OSError:
@@ -137,7 +146,14 @@ class Gateway:
                 text = f"surefoot crashtest: no service answers for {host}; give one hosts = [{host!r}]"
                 return _said(502, text), 0
         arrival = self._number(service, call)
-        return self._do(self._plan.ask(arrival), arrival, target, connection), arrival.number
+        with self._lock:
+            self._under_way += 1
+        try:
+            return self._do(self._plan.ask(arrival), arrival, target, connection), arrival.number
+        finally:
+            with self._lock:
+                self._under_way -= 1
+                self._lock.notify_all()
 
     def _do(self, deed: Deed, arrival: Arrival, target: str, connection: socket.socket) -> Page | None:
         if deed is Deed.KILL_BEFORE:
@@ -160,9 +176,12 @@ class Gateway:
             case Deed.PAUSE_EFFECT:
                 self._pause(arrival.life)
             case Deed.KILL_READ | Deed.KILL_RECORDED:
-                self._plan.wait_for_next(arrival)
-                watch = (arrival, connection.getpeername()[1], connection.getsockname()[1], deed)
-                threading.Thread(target=self._kill_after, args=watch, daemon=True).start()
+                ready = threading.Event()
+                given = (arrival, connection, deed, ready)
+                thread = threading.Thread(target=self._kill_after, args=given, daemon=True)
+                self._late_ones.append(thread)
+                thread.start()
+                ready.wait()
             case _:
                 pass
         return answered.page
@@ -217,18 +236,32 @@ class Gateway:
         self._plan.paused.set()
         self._plan.resumed.wait()
 
-    def _kill_after(self, arrival: Arrival, peer_port: int, own_port: int, deed: Deed) -> None:
-        give_up = time.monotonic() + READ_SECONDS_MAX
-        while arrival.number not in self._replied and time.monotonic() < give_up:
-            time.sleep(0.0002)
-        watch = ReadWatch(peer_port, own_port)
-        while not watch.has_read() and time.monotonic() < give_up:
-            time.sleep(0.0002)
-        watch.close()
-        if deed is Deed.KILL_RECORDED:
-            until = time.monotonic() + self._settle
-            while time.monotonic() < until and self._plan.waits_for_next(arrival):
-                time.sleep(0.001)
+    def _kill_after(self, arrival: Arrival, connection: socket.socket, deed: Deed, ready: threading.Event) -> None:
+        """Kill when the reply has been read (`read`), or at the next request or some time after that (`recorded`).
+
+        The reply may be sent once `ready` is set.
+        """
+        pid = self._pid_of(arrival.life)
+        wanted = deed is Deed.KILL_READ or self._at_its_exit
+        reading = tracer = None
+        try:
+            reading = Reading(connection, pid, is_sent=lambda: arrival.number in self._replied)
+            tracer = reading.tracer(self._marker, deed) if wanted else None
+        except OSError:
+            pass  # who asked has closed the connection already
+        self._plan.wait_for_next(arrival)
+        ready.set()
+
+        def waits() -> bool:
+            return self._plan.waits_for_next(arrival)
+
+        if reading is not None and deed is Deed.KILL_READ:
+            reading.stand_where_it_is_read(tracer, waits)
+        elif reading is not None:
+            settle = 0.0 if self._at_its_exit and tracer is None else self._settle
+            reading.stand_at_the_exit(tracer, settle, waits)
+        if reading is not None:
+            reading.close()
         if self._plan.take_kill(arrival):
             self.kill(arrival.life)
 
@@ -252,10 +285,16 @@ class Gateway:
             return self._agents.get(life, 0)
 
     def kill(self, life: int) -> None:
-        """SIGKILL this life of the agent and all that belongs to it; it is dead when this returns."""
+        """SIGKILL this life of the agent and all that belongs to it; it is dead when this returns.
+
+        One that has ended by itself before is in `missed`.
+        """
         pid = self._pid_of(life)
         with self._lock:
-            if not pid or life in self.killed or self._disarmed:
+            if life in self.killed or self._disarmed:
+                return
+            if not pid or state_of(pid) in ("Z", "X"):
+                self.missed.add(life)
                 return
             self.killed.add(life)
         strays = kill_whole(pid, self._marker)
@@ -267,7 +306,9 @@ class Gateway:
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Wait for what acts late."""
+        """Wait for what acts late, and for requests that are still being answered although who asked is gone."""
+        with self._lock:
+            self._lock.wait_for(lambda: not self._under_way, UNDER_WAY_SECONDS_MAX)
         for thread in self._late_ones:
             thread.join(30.0)
 

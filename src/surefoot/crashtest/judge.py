@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .boundary import has_key, said
-from .config import COUNTED, MEASURED
+from .config import COUNTED, MEASURED, NO_FAILURE
 from .observed import Observed
 from .rows import Row
 
@@ -24,7 +24,10 @@ class Expected:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """One row, judged. `duplicates` says how often too often, `done` how often; a row with a `fault` does not count."""
+    """One row, judged. `duplicates` says how often too often, `done` how often; a row with a `fault` does not count.
+
+    `unreached` says why its kill could not land: it tested nothing, and is neither a failure nor a success.
+    """
 
     row: Row
     duplicates: dict[str, int] = field(default_factory=dict[str, int])
@@ -36,6 +39,7 @@ class Verdict:
     gave_up: str = ""
     says_success: bool = False
     asks: bool = False
+    unreached: str = ""
     extra_model_calls: int = 0
     extra_tokens: int = 0
     recover_seconds: float = 0.0
@@ -59,7 +63,7 @@ class Verdict:
     @property
     def fails(self) -> bool:
         """Something is not as if it had not been killed; a question to a person is no failure."""
-        return any(value for name, value in self.counts().items() if name != "asks")
+        return any(value for name, value in self.counts().items() if name not in NO_FAILURE)
 
 
 def expect(one: Observed, other: Observed | None) -> Expected:
@@ -95,6 +99,7 @@ def judge(seen: Observed, expected: Expected) -> Verdict:
         gave_up=gave_up,
         says_success=bad and _ended_well(seen),
         asks=asks,
+        unreached=_unreached(seen),
         extra_model_calls=max(0, seen.model_calls - expected.model_calls),
         extra_tokens=max(0, seen.tokens - expected.tokens),
         recover_seconds=seen.recover_seconds,
@@ -158,7 +163,7 @@ def _fault(seen: Observed) -> str:
         return f"the recording does not match: {seen.unmatched[0]}"
     if row.boundary and not seen.struck:
         return f"the request {row.boundary} never came, so nothing was done to it"
-    if row.kills and not any(life.proved and life.number == 1 for life in seen.lives):
+    if row.kills and not _unreached(seen) and not any(life.proved and life.number == 1 for life in seen.lives):
         codes = ", ".join(str(life.exit_code) for life in seen.lives)
         return f"the agent was not killed: its lives ended with {codes}, and none by our SIGKILL"
     if any(life.exit_code == -9 and not life.killed for life in seen.lives):
@@ -167,6 +172,20 @@ def _fault(seen: Observed) -> str:
         return "the agent did not stand still while another one worked"
     if row.kind == "replicas" and not seen.overlapped:
         return "the copies did not live at the same time"
+    return ""
+
+
+def _unreached(seen: Observed) -> str:
+    """Only where the agent was found to have ended well by itself when its kill came, after the reply of that request.
+
+    A harness that does not kill never gets here: it finds the agent alive, and leaves it so.
+    """
+    row = seen.row
+    if row.kind != "kill" or row.window not in ("read", "recorded") or not seen.struck or not seen.lives:
+        return ""
+    first = seen.lives[0]
+    if first.number in seen.missed and first.exit_code == 0 and not first.killed:
+        return f"it had ended by itself before the kill came, in {seen.attempts} of {seen.attempts} tries"
     return ""
 
 
@@ -184,7 +203,7 @@ def crossed(verdicts: list[Verdict], threshold: Mapping[str, float]) -> dict[str
     sound = [v for v in verdicts if not v.fault]
     for name in COUNTED:
         count = sum(v.counts()[name] for v in sound)
-        allowed = threshold.get(name, float("inf") if name == "asks" else 0.0)
+        allowed = threshold.get(name, float("inf") if name in NO_FAILURE else 0.0)
         if count > allowed:
             found[name] = (count, allowed)
     for name in MEASURED:

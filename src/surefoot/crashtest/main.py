@@ -100,6 +100,8 @@ def crashtest(
     _show(result, least, commands, out=out, as_json=as_json, given=given)
     if result.faults:
         return HARNESS_FAULT
+    if len(result.unreached) == len(result.verdicts):
+        return BAD_INPUT
     return CROSSED if crossed(result.verdicts, result.config.threshold) else FINE
 
 

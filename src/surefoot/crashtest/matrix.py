@@ -49,6 +49,11 @@ class Result:
         return [verdict for verdict in self.verdicts if verdict.fault]
 
     @property
+    def unreached(self) -> list[Verdict]:
+        """Rows that tested nothing, because the agent had ended before."""
+        return [verdict for verdict in self.verdicts if verdict.unreached and not verdict.fault]
+
+    @property
     def failing(self) -> list[Verdict]:
         """Rows that are not as the clean run, whatever is tolerated."""
         return [verdict for verdict in self.verdicts if verdict.fails and not verdict.fault]
@@ -219,7 +224,9 @@ def run_matrix(
             raise CrashtestError(f"only and skip leave no boundary; there are {names}")
         progress.cleaned(runs[0].arrivals, len(rows))
         slow = max(run.seconds for run in runs)
-        bench = replace(bench, timeout_seconds=config.timeout_seconds or max(20.0, 10 * slow))
+        last = max(runs[0].arrivals, key=lambda a: a.number).boundary
+        seconds = config.timeout_seconds or max(20.0, 10 * slow)
+        bench = replace(bench, timeout_seconds=seconds, last_boundary=last)
         verdicts = judge_rows(bench, rows, expected, progress=progress, jobs=jobs, keep=keep)
     return Result(
         title=config.title,

@@ -38,8 +38,10 @@ class Life:
 
 @dataclass(kw_only=True)
 class Observed:
-    """One row as it happened. `answer_right` is None where nothing judges it; `status` is what the status "
-    "command said."""
+    """One row as it happened. `answer_right` is None where nothing judges it; `status` is what its command said.
+
+    `missed` are the lives that had ended by themselves when our kill came.
+    """
 
     row: Row
     lives: list[Life] = field(default_factory=list[Life])
@@ -60,6 +62,7 @@ class Observed:
     foreign: list[str] = field(default_factory=list[str])
     recorded: bool = False
     attempts: int = 1
+    missed: frozenset[int] = frozenset()
     asks_exit: frozenset[int] = frozenset()
 
     @property

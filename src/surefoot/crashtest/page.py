@@ -30,7 +30,7 @@ def write_page(path: Path, result: Result, commands: Mapping[str, str]) -> None:
 
 def render(result: Result, commands: Mapping[str, str]) -> str:
     """The whole page."""
-    bad = bool(result.failing or result.faults)
+    bad = bool(result.failing or result.faults) or len(result.unreached) == len(result.verdicts)
     style = files("surefoot.crashtest").joinpath("page.css").read_text("utf-8")
     shown = worst(result)
     title = headline(result)
@@ -88,6 +88,8 @@ def shade(verdict: Verdict) -> str:
         return "fault"
     if verdict.fails:
         return "bad"
+    if verdict.unreached:
+        return "unreached"
     return "asks" if verdict.asks else "paid" if verdict.extra_model_calls else "once"
 
 
@@ -116,12 +118,14 @@ def picture(result: Result) -> str:
         cells.append(f'<text x="0" y="{TOP + CELL_HEIGHT * y + 20}" class="soft">{escape(window)}</text>')
         cells += [_cell(kills[name, window], x, y, step) for x, name in enumerate(names) if (name, window) in kills]
     told = f"{len(kills)} kills: {sum(not v.fails for v in kills.values())} came out as if nothing had been done."
+    dash = " A dash: it had ended before the kill came, so nothing was tested." if result.unreached else ""
     return (
         "<h2>Killed at each request</h2>"
         '<p class="soft">One column for each request, in the order in which it comes; one row for each window. '
         "Green: as if "
         "nothing had been done. Amber: model calls were paid again, so many. Red: the row fails; it leads to "
-        "what happened.</p>"
+        "what happened."
+        f"{dash}</p>"
         f'<div class="scroll"><svg role="img" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
         f"<title>Boundaries and windows</title><desc>{escape(told)}</desc>{''.join(cells)}</svg></div>"
     )
@@ -129,7 +133,9 @@ def picture(result: Result) -> str:
 
 def _cell(verdict: Verdict, x: int, y: int, step: int) -> str:
     word = (
-        mark(verdict)[0] if step >= WIDTH_OF_A_WORD else {"bad": "×", "fault": "!", "asks": "?"}.get(shade(verdict), "")
+        mark(verdict)[0]
+        if step >= WIDTH_OF_A_WORD and not verdict.unreached
+        else {"bad": "×", "fault": "!", "asks": "?", "unreached": "–"}.get(shade(verdict), "")
     )
     kind = shade(verdict)
     left, top = LEFT + step * x, TOP + CELL_HEIGHT * y

@@ -7,6 +7,7 @@ variable of its world; both are looked for in /proc, before the kill and after i
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import time
@@ -55,11 +56,22 @@ class Spawned:
         self.pid = self._process.pid
 
     def wait(self, seconds: float) -> int | None:
-        """See Agent."""
-        try:
-            return self._process.wait(max(seconds, 0.0))
-        except subprocess.TimeoutExpired:
-            return None
+        """See Agent. The kernel is asked for the end alone: a stop that it reports is the tracer's (see tracing.py)."""
+        if not hasattr(os, "pidfd_open"):
+            try:
+                return self._process.wait(max(seconds, 0.0))
+            except subprocess.TimeoutExpired:
+                return None
+        if self._process.returncode is None:
+            descriptor = os.pidfd_open(self.pid)
+            try:
+                poll = select.poll()
+                poll.register(descriptor, select.POLLIN)
+                if not poll.poll(max(seconds, 0.0) * 1000):
+                    return None
+            finally:
+                os.close(descriptor)
+        return self._process.wait()
 
 
 def state_of(pid: int) -> str:

@@ -45,6 +45,14 @@ class ReadWatch:
         except OSError:
             pass
 
+    def inode(self) -> str:
+        """The kernel's number of the other end, as /proc calls it; "" when it is gone."""
+        mine, theirs = f":{self._peer:04X}", f":{self._own:04X}"
+        for fields in _lines():
+            if fields[1].endswith(mine) and fields[2].endswith(theirs):
+                return fields[9]
+        return ""
+
     def has_read(self) -> bool:
         """All of it was read, or the other end is gone."""
         if self._netlink is not None:
@@ -75,21 +83,29 @@ class ReadWatch:
             self._netlink = None
 
 
-def foreign_peers(pids: Iterable[int]) -> set[str]:
-    """Addresses outside of this machine that these processes are connected to now, as HOST:PORT."""
-    inodes: set[str] = set()
-    for pid in pids:
+def _inodes_of(pid: int) -> Iterator[str]:
+    """The sockets that a process holds."""
+    try:
+        names = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return
+    for name in names:
         try:
-            names = os.listdir(f"/proc/{pid}/fd")
+            link = os.readlink(f"/proc/{pid}/fd/{name}")
         except OSError:
             continue
-        for name in names:
-            try:
-                link = os.readlink(f"/proc/{pid}/fd/{name}")
-            except OSError:
-                continue
-            if link.startswith("socket:["):
-                inodes.add(link[8:-1])
+        if link.startswith("socket:["):
+            yield link[8:-1]
+
+
+def holders(pids: Iterable[int], inode: str) -> set[int]:
+    """Those of these processes that hold this socket."""
+    return {pid for pid in pids if inode and inode in _inodes_of(pid)}
+
+
+def foreign_peers(pids: Iterable[int]) -> set[str]:
+    """Addresses outside of this machine that these processes are connected to now, as HOST:PORT."""
+    inodes = {inode for pid in pids for inode in _inodes_of(pid)}
     found = {_address(fields[2]) for fields in _lines() if inodes and fields[9] in inodes and fields[3] != "0A"}
     return {address for address in found if address}
 

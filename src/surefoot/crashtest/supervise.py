@@ -37,7 +37,7 @@ Proxied = Callable[[str], contextlib.AbstractContextManager[Mapping[str, str]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """What all rows share."""
+    """What all rows share. After the `last_boundary` the agent makes no request that a kill could wait for."""
 
     config: Config
     opener: Opener
@@ -45,6 +45,7 @@ class Bench:
     folder: Path
     files: list[tuple[Path, bool]]
     timeout_seconds: float
+    last_boundary: str = ""
     proxied: Proxied | None = None
     disarmed: bool = False
     keep: bool = False
@@ -53,14 +54,13 @@ class Bench:
 class RowRun:
     """One row under way."""
 
-    def __init__(self, bench: Bench, row: Row, *, watch_foreign: bool = False, settle_ms: float | None = None) -> None:
+    def __init__(self, bench: Bench, row: Row, *, watch_foreign: bool = False, at_its_exit: bool = False) -> None:
         """A fresh world, with its services listening."""
         config = bench.config
         self.bench, self.config, self.row, self.plan = bench, config, row, Plan(row)
         name = uuid.uuid4().hex[:12]
         self.world = make_world(bench.folder / name, f"SUREFOOT_CRASHTEST_WORLD_{name}", config, bench.files)
         self.ledger = Ledger(self.world.ledger)
-        settle = config.settle_ms if settle_ms is None else settle_ms
         backends = {n: bench.opener.open(n, self.world.folder, self.ledger) for n in config.services}
         self.gateway = Gateway(
             backends,
@@ -71,7 +71,8 @@ class RowRun:
             ignore=config.ignore,
             marker=self.world.marker,
             late_seconds=config.late_seconds,
-            settle_seconds=settle / 1000,
+            settle_seconds=config.settle_ms / 1000,
+            at_its_exit=at_its_exit,
             disarmed=bench.disarmed,
         )
         self.seen = Observed(
@@ -256,6 +257,7 @@ class RowRun:
             _, seen.status = self._aside(config.status)
             seen.still_running = re.search(config.running, seen.status) is not None
         seen.arrivals, seen.lines, seen.struck = self.gateway.arrivals, self.ledger.lines(), self.plan.struck()
+        seen.missed = frozenset(self.gateway.missed)
         seen.strays, seen.refused = self.gateway.strays, self.gateway.refused
         seen.unmatched, seen.unrouted = self.gateway.unmatched, self.gateway.unrouted
         seen.foreign = sorted(self._foreign or ())
@@ -311,10 +313,12 @@ def _is_stopped(pid: int) -> bool:
 
 
 def run_row(bench: Bench, row: Row, *, watch_foreign: bool = False) -> tuple[Observed, World]:
-    """Run one row; `recorded` and `read` rows that come too late are run again, and die as soon as they have read."""
+    """Run one row. An agent that had ended by itself before its `recorded` kill came is held at its exit then."""
     attempts = ATTEMPTS_AFTER_A_REPLY if row.window in ("read", "recorded") else 1
     for attempt in range(1, attempts + 1):
-        run = RowRun(bench, row, watch_foreign=watch_foreign, settle_ms=None if attempt == 1 else 0.0)
+        run = RowRun(
+            bench, row, watch_foreign=watch_foreign, at_its_exit=attempt > 1 or row.boundary == bench.last_boundary
+        )
         seen = run.run()
         seen.attempts = attempt
         if attempt == attempts or any(life.proved for life in seen.lives) or not seen.struck:

@@ -20,6 +20,7 @@ MARKS = (
     ("wrong_answer", "answer", "bold red"),
     ("gave_up", "gave up", "bold red"),
     ("asks", "asks", "cyan"),
+    ("unreached", "not reached", "cyan"),
 )
 
 
@@ -44,7 +45,7 @@ def draw(result: Result) -> RenderableType:
         parts.append(_others(others))
     parts.append(Text(legend(result), style="dim"))
     parts += [Text(f"note: {text}", style="yellow") for text in result.warnings]
-    bad = bool(result.failing or result.faults)
+    bad = bool(result.failing or result.faults) or len(result.unreached) == len(result.verdicts)
     parts.append(Text("\n" + headline(result), style="bold red" if bad else "bold green"))
     shown = worst(result)
     if shown is not None and not result.faults:
@@ -58,6 +59,8 @@ def legend(result: Result) -> str:
     """What the words in the cells mean, as far as they occur, and what it took."""
     kills = sum(v.kills for v in result.verdicts)
     paid = "+n = model calls paid again, " if any(v.extra_model_calls for v in result.verdicts) else ""
+    if result.unreached:
+        paid += "not reached = it had ended before its kill came, so nothing was tested there, "
     return (
         f"{paid}{len(result.verdicts)} rows, {kills} kills proved by exit signal, {result.seconds:.1f} s, "
         f"{result.jobs} worlds at once"

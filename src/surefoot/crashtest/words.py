@@ -59,6 +59,8 @@ def happened(verdict: Verdict) -> str:
     """What came of it."""
     if verdict.fault:
         return f"this row proves nothing: {verdict.fault}"
+    if verdict.unreached and not verdict.fails:
+        return f"could not be killed there: {verdict.unreached}; nothing was tested"
     parts: list[str] = []
     if verdict.duplicates:
         name, more = max(verdict.duplicates.items(), key=lambda item: item[1])
@@ -126,7 +128,13 @@ def headline(result: Result) -> str:
     asked = sum(v.asks for v in result.verdicts)
     if shown is None:
         asks = f", and asked a person {asked} times" if asked else ""
-        text = f"In all {rows} rows, with {kills} kills proved, your agent did everything exactly once{asks}."
+        some = len(result.unreached)
+        if some == rows:
+            return f"Nothing was tested: {result.unreached[0].row.id}: {result.unreached[0].unreached}."
+        which = f"{rows - some} of {rows}" if some else f"all {rows}"
+        text = f"In {which} rows, with {kills} kills proved, your agent did everything exactly once{asks}."
+        if some:
+            text += f" {some} tested nothing: {result.unreached[0].row.id}: {result.unreached[0].unreached}."
         extra = max((v.extra_model_calls for v in result.verdicts), default=0)
         return text + (f" At worst it paid for {extra} model calls again." if extra else "")
     told = sentence(shown)
