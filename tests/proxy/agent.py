@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 Say = Callable[[str], None]
+CANARY = "canary-secret-of-the-agent"
 
 
 def chat(say: Say, base: str, calls: int, stream: bool, die_at: int, die_when: str, same: bool = False) -> None:
@@ -25,10 +26,24 @@ def chat(say: Say, base: str, calls: int, stream: bool, die_at: int, die_when: s
 
 def ask(base: str, question: str, stream: bool, die_when: str = "", model: str = "m") -> str:
     """One request to a chat endpoint: status and digest of the body; or death."""
-    connection, path = _connect(base)
     body = {"model": model, "messages": [{"role": "user", "content": question}], "stream": stream}
-    headers = {"Content-Type": "application/json", "Authorization": "Bearer canary-secret-of-the-agent"}
-    connection.request("POST", f"{path}/chat/completions", json.dumps(body), headers)
+    headers = {"Authorization": f"Bearer {CANARY}"}
+    return _asked(base, "/chat/completions", body, headers, die_when)
+
+
+def gemini(say: Say, base: str, calls: int, stream: bool, die_at: int, die_when: str) -> None:
+    """The same at Gemini's API."""
+    for number in range(calls):
+        body = {"contents": [{"role": "user", "parts": [{"text": f"question {number}"}]}]}
+        path = f"/v1beta/models/m:{'streamGenerateContent?alt=sse' if stream else 'generateContent'}"
+        doing = die_when if number == die_at else ""
+        say(f"{number} {_asked(base, path, body, {'x-goog-api-key': CANARY}, doing)}")
+    say("done")
+
+
+def _asked(base: str, more: str, body: Any, headers: dict[str, str], die_when: str) -> str:
+    connection, path = _connect(base)
+    connection.request("POST", f"{path}{more}", json.dumps(body), {"Content-Type": "application/json", **headers})
     if die_when == "sent":
         die()
     response = connection.getresponse()

@@ -31,8 +31,8 @@ class Change(NamedTuple):
     tests: str
 
 
-BOOK, RULES, KILLS, TOKENS, EXEC = (
-    f"test_{name}.py" for name in ("book", "proxy_rules", "proxy_kills", "token_endpoints", "proxy_exec")
+BOOK, RULES, KILLS, TOKENS, EXEC, GEMINI = (
+    f"test_{name}.py" for name in ("book", "proxy_rules", "proxy_kills", "token_endpoints", "proxy_exec", "gemini")
 )
 CHANGES = [
     Change(
@@ -101,9 +101,23 @@ CHANGES = [
     Change(
         "a credential that a service quotes is recorded",
         "forward.py",
-        "        hidden = without_secrets(body, dict(self._call.headers))\n",
+        "        hidden = without_secrets(body, self._call.url, dict(self._call.headers))\n",
         "        hidden = body\n",
         f"{RULES}::test_a_credential_that_a_service_quotes_is_told_and_not_kept",
+    ),
+    Change(
+        "a key that stands in the address is recorded when a service quotes it",
+        "reply.py",
+        "        if name in KEYS_IN_QUERY:\n",
+        "        if False:\n",
+        f"{RULES}::test_a_credential_that_a_service_quotes_is_told_and_not_kept",
+    ),
+    Change(
+        "Gemini's function calls are left without ids",
+        "forward.py",
+        'if asked.api == "gemini.generate" else None',
+        "if False else None",
+        f"{GEMINI}::test_function_calls_have_ids_that_another_attempt_sees_again",
     ),
     Change(
         "the key is not asked for",

@@ -72,7 +72,9 @@ def proxies(folder: Path, models: ModelServer) -> Iterator[Callable[..., Running
 
     def make(db: str | None = None, open_store: Callable[[], Surefoot] | None = None, **changes: object) -> Running:
         db = db or str(folder / f"proxy-{next(_names)}.db")
-        upstreams = with_known((read_upstream(f"openai={models.url}"), read_upstream(f"anthropic={models.url}")))
+        upstreams = with_known(
+            tuple(read_upstream(f"{name}={models.url}") for name in ("openai", "anthropic", "gemini"))
+        )
         options = replace(Options(port=0, upstreams=upstreams, patience_seconds=0.3), **changes)
         listener = listen(options)
         made.append(Background(open_store or (lambda: Surefoot(db)), options, listener).__enter__())

@@ -275,18 +275,22 @@ class Quoting(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        content = json.dumps({"error": {"message": f"no such key: {self.headers['Authorization']}"}}).encode()
+        content = json.dumps(
+            {"error": {"message": f"no such key: {self.headers['Authorization']} {self.path}"}}
+        ).encode()
         self.wfile.write(b"HTTP/1.0 401 -\r\nContent-Type: application/json\r\n\r\n" + content)
 
     def log_message(self, format: str, *args: object) -> None:
         """Quiet."""
 
 
-def test_a_credential_that_a_service_quotes_is_told_and_not_kept(proxies: Callable[..., Running]) -> None:
+@pytest.mark.parametrize("query", ["", f"?alt=json&key={CANARY}"], ids=["header", "query"])
+def test_a_credential_that_a_service_quotes_is_told_and_not_kept(proxies: Callable[..., Running], query: str) -> None:
     with http.server.HTTPServer(("127.0.0.1", 0), Quoting) as service:
         threading.Thread(target=service.serve_forever, daemon=True).start()
         proxy = proxies(upstreams=(read_upstream(f"openai=http://127.0.0.1:{service.server_port}"),))
-        status, _, told = call(proxy, f"/run/r/attempt/1{CHAT}")
+        given = {"Authorization": "none"} if query else {}
+        status, _, told = call(proxy, f"/run/r/attempt/1{CHAT}{query}", headers=given)
         service.shutdown()
     assert status == 401 and CANARY in told["error"]["message"]
     proxy.background.__exit__()

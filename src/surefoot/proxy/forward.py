@@ -204,7 +204,7 @@ class Landing:
     async def _failed(self, body: bytes, error: str) -> None:
         assert self._head is not None
         head = Head(self._head.status, self._head.headers, error=error)
-        hidden = without_secrets(body, dict(self._call.headers))
+        hidden = without_secrets(body, self._call.url, dict(self._call.headers))
         await self._held.keep_failure(self._flight.slot, self._call.question, recorded.encode(head, hidden))
 
 
