@@ -2,12 +2,15 @@
 
 @pytest.mark.feature("approval")
 def test_...
+
+FRAMEWORKS_PYTHON is the interpreter that has all of Surefoot's own extras, such as `surefoot proxy`.
 """
 
 from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -27,7 +30,7 @@ def run_tests(framework: Framework, version: str, python: Path) -> tuple[dict[st
         options = ["-p", "frameworks.tests", "-q", "--timeout", "120", "--rootdir", str(framework.folder)]
         done = subprocess.run(
             [python, "-m", "pytest", *options, "-c", "/dev/null", "--import-mode=importlib", str(framework.folder)],
-            env={**environment(framework), "FRAMEWORKS_REPORT": str(report)},
+            env={**environment(framework), "FRAMEWORKS_REPORT": str(report), "FRAMEWORKS_PYTHON": sys.executable},
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -36,26 +36,8 @@ def run(job: Job) -> str:
 
 
 def durable(job: Job) -> str:
-    from datetime import timedelta
-
-    import surefoot.http
-    from surefoot import Surefoot, keyed, opaque, tool, workflow
-    from surefoot.integrations.tool import attempt
-
-    surefoot.http.install()
+    from frameworks.ours import run_once_async, shop_tool_async
 
     # soft: AutoGen waits for ever for a tool that raises a signal; an exception, and no further model call, ends it.
-    @tool(opaque() if job.options.get("opaque") else keyed(window=timedelta(hours=24)), soft=True)
-    async def shop(op: str) -> str:
-        """Do one irreversible checkout operation."""
-        return await asyncio.to_thread(job.press, op, "" if job.options.get("opaque") else attempt().key)
-
-    @workflow
-    async def checkout(prompt: str) -> str:
-        return await ask(job, shop, prompt)
-
-    async def main() -> str:
-        async with Surefoot(job.db) as sf:
-            return await sf.run(checkout, PROMPT, id=job.run)
-
-    return asyncio.run(main())
+    shop = shop_tool_async(job, soft=True)
+    return run_once_async(job, lambda prompt: ask(job, shop, prompt))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import Any
 
 from browser_use.agent.views import AgentOutput
@@ -49,23 +48,13 @@ def run(job: Job) -> str:
 
 
 def durable(job: Job) -> str:
-    import surefoot.http
-    from surefoot import Surefoot, keyed, opaque, tool, workflow
-    from surefoot.integrations.tool import attempt
+    from frameworks.ours import run_once_async, shop_tool_async
+    from surefoot.http import scope
 
-    surefoot.http.install()
+    shop = shop_tool_async(job)
 
-    @tool(opaque() if job.options.get("opaque") else keyed(window=timedelta(hours=24)))
-    async def shop(op: str) -> str:
-        return await asyncio.to_thread(job.press, op, "" if job.options.get("opaque") else attempt().key)
-
-    @workflow
-    async def checkout(prompt: str) -> str:
-        async with surefoot.http.scope("agent"):
+    async def agent(prompt: str) -> str:
+        async with scope("agent"):
             return await ask(job, shop, prompt)
 
-    async def main() -> str:
-        async with Surefoot(job.db) as sf:
-            return await sf.run(checkout, PROMPT, id=job.run)
-
-    return asyncio.run(main())
+    return run_once_async(job, agent)

@@ -40,39 +40,18 @@ def published(job: Job) -> str:
 
 
 def surefoot(job: Job) -> str:
-    from datetime import timedelta
-
-    import surefoot.http
-    from surefoot import Surefoot, keyed, lookup, opaque, workflow
+    from frameworks.ours import declared, run_once_async
+    from surefoot.http import scope
     from surefoot.integrations.google_adk import SurefootPlugin
-    from surefoot.integrations.policy import Policy
-    from surefoot.integrations.tool import attempt
 
-    async def find(_: object, op: str) -> str | None:
-        return job.find(op)
+    models = job.options.get("models", "http")
+    says, press = declared(job)
 
-    how, models = job.options["how"], job.options.get("models", "http")
-    if models == "http":
-        surefoot.http.install()
-    says: Any = {
-        "keyed": keyed(timedelta(hours=24)),
-        "lookup": Policy(contract=lookup(lag=0.2), lookup=find, timeout=2.0),
-        "opaque": opaque(),
-    }[how]
-
-    def press(op: str) -> str:
-        return job.press(op, attempt().key if how == "keyed" else "")
-
-    @workflow
-    async def checkout() -> str:
-        with surefoot.http.scope("checkout"):
+    async def agent(prompt: str) -> str:
+        with scope("checkout"):
             return await answer(made(job, press, [SurefootPlugin(tools={"shop": says}, models=models)]))
 
-    async def main() -> str:
-        async with Surefoot(job.db) as sf:
-            return await sf.run(checkout, id=job.run)
-
-    return asyncio.run(main())
+    return run_once_async(job, agent, install=models == "http")
 
 
 def run(job: Job) -> str:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from google import genai
 from google.genai import types
 
-import surefoot.http
 from frameworks.kit import PROMPT, Job
-from frameworks.ours import run_once, shop_tool
-from surefoot import Surefoot, workflow
+from frameworks.ours import run_once, run_once_async, shop_tool
 from surefoot.integrations.tool import tool_call_id
 
 SHOP = types.FunctionDeclaration(
@@ -85,26 +82,12 @@ def automatic(job: Job, shop: Callable[..., str]) -> str:
     return client.models.generate_content(model=MODEL, contents=PROMPT, config=config).text or ""
 
 
-def streamed(job: Job, shop: Callable[..., str]) -> str:
-    surefoot.http.install()
-
-    @workflow
-    async def checkout() -> str:
-        return await loop_streamed(client_of(job), called(shop))
-
-    async def once() -> str:
-        async with Surefoot(job.db) as sf:
-            return await sf.run(checkout, id=job.run)
-
-    return asyncio.run(once())
-
-
 def run(job: Job) -> str:
     if job.arm == "as published":
         return loop(client_of(job), lambda asked: job.press(**(asked.args or {})))
     shop: Any = shop_tool(job, name="shop")
     if job.options.get("stream"):
-        return streamed(job, shop)
+        return run_once_async(job, lambda prompt: loop_streamed(client_of(job), called(shop)))
     if job.options.get("automatic"):
         return run_once(job, lambda prompt: automatic(job, shop))
     return run_once(job, lambda prompt: loop(client_of(job), called(shop)))

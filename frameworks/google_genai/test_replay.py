@@ -12,7 +12,7 @@ from google import genai
 from google.genai import types
 
 import surefoot.http
-from surefoot import Surefoot, workflow
+from frameworks.replay import twice
 from surefoot.testing.models import ModelServer, Say, ToolCall, replies
 
 ASK: Any = "say hello"
@@ -20,10 +20,6 @@ CONFIG = types.GenerateContentConfig(
     tools=[types.Tool(function_declarations=[types.FunctionDeclaration(name="charge")])],
     automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
 )
-
-
-class Crash(BaseException):
-    """Ends a run as a crash would."""
 
 
 def client_of(url: str, **options: Any) -> genai.Client:
@@ -52,24 +48,6 @@ def stream_async(client: genai.Client) -> Any:
         return [event.model_dump_json() async for event in events]
 
     return asyncio.run(ask())
-
-
-def twice(db: Path, ask: Callable[[], Any]) -> list[Any]:
-    seen: list[Any] = []
-
-    @workflow(name="agent")
-    def agent() -> None:
-        seen.append(ask())
-        if len(seen) == 1:
-            raise Crash
-
-    for _ in range(2):
-        with Surefoot(db) as sf:
-            try:
-                sf.run(agent, id="r")
-            except Crash:
-                pass
-    return seen
 
 
 @pytest.mark.feature("replay byte-equal")

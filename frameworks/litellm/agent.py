@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
 
 import litellm
 
-import surefoot.http
 from frameworks.kit import PROMPT, Job
-from frameworks.ours import run_once, shop_tool
-from surefoot import Surefoot, workflow
+from frameworks.ours import run_once, run_once_async, shop_tool
+from surefoot.http import scope
 from surefoot.integrations.tool import tool_call_id
 
 OP = {"type": "object", "properties": {"op": {"type": "string"}}, "required": ["op"]}
@@ -66,19 +64,9 @@ def called(shop: Callable[..., str]) -> Call:
     return call
 
 
-def streamed(job: Job, shop: Callable[..., str]) -> str:
-    surefoot.http.install()
-
-    @workflow
-    async def checkout() -> str:
-        async with surefoot.http.scope("agent"):
-            return await loop_streamed(job, called(shop))
-
-    async def once() -> str:
-        async with Surefoot(job.db) as sf:
-            return await sf.run(checkout, id=job.run)
-
-    return asyncio.run(once())
+async def streamed(job: Job, call: Call) -> str:
+    async with scope("agent"):
+        return await loop_streamed(job, call)
 
 
 def run(job: Job) -> str:
@@ -86,5 +74,5 @@ def run(job: Job) -> str:
         return loop(job, lambda asked: job.press(**json.loads(asked.function.arguments)))
     shop: Any = shop_tool(job, name="shop")
     if job.options.get("stream"):
-        return streamed(job, shop)
+        return run_once_async(job, lambda prompt: streamed(job, called(shop)))
     return run_once(job, lambda prompt: loop(job, called(shop)))

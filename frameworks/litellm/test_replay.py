@@ -11,14 +11,10 @@ import litellm
 import pytest
 
 import surefoot.http
-from surefoot import Surefoot, workflow
+from frameworks.replay import twice
 from surefoot.testing.models import ModelServer, replies
 
 ASK: Any = [{"role": "user", "content": "say hello"}]
-
-
-class Crash(BaseException):
-    """Ends a run as a crash would."""
 
 
 def shown(answer: Any, model: str) -> str:
@@ -55,24 +51,6 @@ def responses_async(**options: Any) -> Any:
         return shown(await litellm.aresponses(input="say hello", **options), options["model"])
 
     return asyncio.run(ask())
-
-
-def twice(db: Path, ask: Callable[[], Any]) -> list[Any]:
-    seen: list[Any] = []
-
-    @workflow(name="agent")
-    def agent() -> None:
-        seen.append(ask())
-        if len(seen) == 1:
-            raise Crash
-
-    for _ in range(2):
-        with Surefoot(db) as sf:
-            try:
-                sf.run(agent, id="r")
-            except Crash:
-                pass
-    return seen
 
 
 @pytest.mark.feature("replay byte-equal")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import openai
 
-import surefoot.http
 from frameworks.kit import PROMPT, Job
-from surefoot import Surefoot, keyed, lookup, tool, workflow
+from frameworks.ours import run_once, run_once_async, shop_tool, side_by_side
 from surefoot.integrations.tool import tool_call_id
 
 OP = {"type": "object", "properties": {"op": {"type": "string"}}, "required": ["op"]}
@@ -38,53 +36,19 @@ def published(job: Job) -> str:
     return loop(client, lambda asked: job.press(**json.loads(asked.function.arguments)))
 
 
-def shop_of(job: Job) -> Any:
-    if job.options.get("lookup"):
-
-        @tool(lookup(lag=timedelta(milliseconds=100)), name="shop", timeout=2)
-        def looked_up(op: str) -> str:
-            return job.press(op)
-
-        @looked_up.lookup
-        def _(attempt: Any, op: str) -> str | None:
-            return job.find(op)
-
-        return looked_up
-
-    @tool(keyed(timedelta(hours=24)), name="shop")
-    def shop(attempt: Any, op: str) -> str:
-        return job.press(op, attempt.key)
-
-    return shop
-
-
 def plain(job: Job) -> str:
-    shop = shop_of(job)
+    shop = shop_tool(job, name="shop")
 
     def call(asked: Any) -> str:
         with tool_call_id(asked.id):
             return shop(**json.loads(asked.function.arguments))
 
-    @workflow(name="checkout")
-    def checkout() -> str:
-        return loop(openai.OpenAI(base_url=job.openai_url, api_key="any"), call)
-
-    with Surefoot(job.db) as sf:
-        return sf.run(checkout, id=job.run)
+    return run_once(job, lambda prompt: loop(openai.OpenAI(base_url=job.openai_url, api_key="any"), call))
 
 
-async def streamed(job: Job) -> str:
+def streamed(job: Job) -> str:
     """Responses, streamed, with all tool calls of a turn side by side."""
-
-    @tool(keyed(timedelta(hours=24)), name="shop")
-    async def shop(attempt: Any, op: str) -> str:
-        return await asyncio.to_thread(job.press, op, attempt.key)
-
-    @tool(read_only=True, name="clock")
-    async def clock() -> str:
-        return f"the time is {datetime.now(UTC).isoformat()}"
-
-    known: dict[str, Any] = {"shop": shop, "clock": clock}
+    known = side_by_side(job)
     tools: Any = [{"type": "function", "strict": False, **about} for about in (SHOP, CLOCK)]
 
     async def call(asked: Any) -> dict[str, Any]:
@@ -92,10 +56,9 @@ async def streamed(job: Job) -> str:
             output = await known[asked.name](**json.loads(asked.arguments))
         return {"type": "function_call_output", "call_id": asked.call_id, "output": output}
 
-    @workflow(name="checkout")
-    async def checkout() -> str:
+    async def agent(prompt: str) -> str:
         client = openai.AsyncOpenAI(base_url=job.openai_url, api_key="any")
-        items: list[Any] = [{"role": "user", "content": PROMPT}]
+        items: list[Any] = [{"role": "user", "content": prompt}]
         while True:
             async with client.responses.stream(model="gpt-scripted", input=items, tools=tools) as stream:
                 answer = await stream.get_final_response()
@@ -105,12 +68,10 @@ async def streamed(job: Job) -> str:
                 return answer.output_text
             items += await asyncio.gather(*(call(item) for item in asked))
 
-    async with Surefoot(job.db) as sf:
-        return await sf.run(checkout, id=job.run)
+    return run_once_async(job, agent)
 
 
 def run(job: Job) -> str:
     if job.arm == "as published":
         return published(job)
-    surefoot.http.install()
-    return asyncio.run(streamed(job)) if job.options.get("stream") else plain(job)
+    return streamed(job) if job.options.get("stream") else plain(job)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from strands import Agent, tool
@@ -32,39 +31,16 @@ def published(job: Job) -> str:
 
 
 def surefoot(job: Job) -> str:
-    from datetime import timedelta
-
-    import surefoot.http
-    from surefoot import Surefoot, keyed, lookup, opaque, workflow
-    from surefoot.integrations.policy import Policy
+    from frameworks.ours import declared, run_once_async
     from surefoot.integrations.strands import protect, run
-    from surefoot.integrations.tool import attempt
 
-    async def find(_: object, op: str) -> str | None:
-        return job.find(op)
+    models = job.options.get("models", "http")
+    says, press = declared(job)
 
-    how, models = job.options["how"], job.options.get("models", "http")
-    if models == "http":
-        surefoot.http.install()
-    says: Any = {
-        "keyed": keyed(timedelta(hours=24)),
-        "lookup": Policy(contract=lookup(lag=0.2), lookup=find, timeout=2.0),
-        "opaque": opaque(),
-    }[how]
+    async def agent(prompt: str) -> str:
+        return str(await run(protect(made(job, press), tools={"shop": says}, models=models), prompt)).strip()
 
-    def press(op: str) -> str:
-        return job.press(op, attempt().key if how == "keyed" else "")
-
-    @workflow
-    async def checkout() -> str:
-        agent = protect(made(job, press), tools={"shop": says}, models=models)
-        return str(await run(agent, PROMPT)).strip()
-
-    async def main() -> str:
-        async with Surefoot(job.db) as sf:
-            return await sf.run(checkout, id=job.run)
-
-    return asyncio.run(main())
+    return run_once_async(job, agent, install=models == "http")
 
 
 def run(job: Job) -> str:
