@@ -33,7 +33,7 @@ from ..errors import CrashtestError
 from ..tokens import tokens_of
 from .base import Answered
 from .pattern import content_of
-from .watched import Rules
+from .watched import UNREACHED, Rules, unreached
 
 KEPT_REPLY_HEADERS = ("content-type", "retry-after", "location", "etag", *("idempotent-replayed",))
 
@@ -214,6 +214,8 @@ class Recorder:
     def answer(self, call: Call, target: str) -> Answered:
         """See Backend."""
         page: Page = self._forward(call, target)
+        if UNREACHED in page.headers:
+            return Answered(page=page, unmatched=unreached(page))
         with self._lock:
             self._kept.append(exchange_of(self._name, call, page, host=self._host))
         return Answered(page=page, tokens=tokens_of(page.body) if page.status < 300 else 0)

@@ -22,6 +22,7 @@ from ..wire import HOP_BY_HOP
 from .base import Answered
 from .pattern import CHANGING, Pattern, Values, content_of
 
+UNREACHED = "x-surefoot-crashtest-unreached"
 REPLAY_MARKERS = ("idempotent-replayed", "idempotency-replayed", "x-idempotent-replayed")
 Forward = Callable[[Call, str], Page]
 
@@ -68,6 +69,8 @@ class Watched:
     def answer(self, call: Call, target: str) -> Answered:
         """See Backend."""
         page = self._forward(call, target)
+        if UNREACHED in page.headers:
+            return Answered(page=page, unmatched=unreached(page))
         if self._is_model:
             return Answered(page=page, tokens=tokens_of(page.body) if page.status < 300 else 0)
         named = self._rules.name(call)
@@ -89,6 +92,11 @@ class Watched:
         self._close()
 
 
+def unreached(page: Page) -> str:
+    """What is said where a service could not be asked, so that no such page is taken for its answer."""
+    return f"{json.loads(page.body)['error']}; is it up, and is its url right?"
+
+
 def forward_to(url: str, *, timeout: float = 120.0) -> Forward:
     """Sends requests on to this base URL. A service that cannot be reached is answered 502."""
     parts = urlsplit(url)
@@ -106,7 +114,7 @@ def forward_to(url: str, *, timeout: float = 120.0) -> Forward:
             return Page(status=answer.status, body=answer.read(), headers=held)
         except (OSError, http.client.HTTPException) as error:
             text = json.dumps({"error": f"surefoot crashtest could not reach {url}: {error}"})
-            return Page(status=502, body=text.encode(), headers={"content-type": "application/json"})
+            return Page(status=502, body=text.encode(), headers={"content-type": "application/json", UNREACHED: url})
         finally:
             connection.close()
 
