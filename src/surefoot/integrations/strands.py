@@ -18,7 +18,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Literal, TypeVar
 
 import msgspec
-from strands.middleware import ExecuteToolStage, InvokeModelStage
+
+try:
+    from strands.middleware import ExecuteToolStage, InvokeModelStage
+except ImportError:  # before 1.62 the same stages had no public name
+    from strands._middleware.stages import ExecuteToolStage, InvokeModelStage
 from strands.types._events import ModelStopReason, ToolInterruptEvent, ToolResultEvent
 
 from ..core.digest import digest
@@ -48,8 +52,9 @@ def protect(agent: A, *, tools: Mapping[str, Says] | None = None, models: Litera
     if getattr(target, "surefoot", False):
         raise UsageError(f"agent {target.name!r} is protected already; protect each agent once")
     target.surefoot = True
-    target.add_middleware(ExecuteToolStage, _ToolStage(policies).around)
-    target.add_middleware(InvokeModelStage, _recorded_model if models == "record" else _guarded_model)
+    add = getattr(target, "add_middleware", None) or target._middleware_registry.add_middleware
+    add(ExecuteToolStage, _ToolStage(policies).around)
+    add(InvokeModelStage, _recorded_model if models == "record" else _guarded_model)
     return agent
 
 
