@@ -1,36 +1,14 @@
-"""Breaks each rule of crashtest on purpose, one at a time in a copy of the code, and says which test goes red.
+"""Rules of crashtest, each broken on purpose; tests/breaking.py does it, and says what counts as seen.
 
-    python -m tests.crashtest.broken_on_purpose            # all, some minutes
-    python -m tests.crashtest.broken_on_purpose signal     # those whose description holds the word
-
-Exits 1 if a change survives.
+python -m tests.crashtest.broken_on_purpose          # all
+python -m tests.crashtest.broken_on_purpose WORD     # those whose description holds the word
 """
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-from typing import NamedTuple
+from tests.breaking import Area, Change, main
 
-ROOT = Path(__file__).resolve().parents[2]
-SECONDS_MAX = 280
-
-
-class Change(NamedTuple):
-    """In `file`, `old` (which stands there once) becomes `new`; `tests` are those that should see it."""
-
-    what: str
-    file: str
-    old: str
-    new: str
-    tests: str
-
-
+AREA = Area("src/surefoot/crashtest", "tests/crashtest")
 VERDICTS, ROWS, COMMAND, WIRE, RECORDING, LAST = (
     f"test_crashtest_{n}.py" for n in ("verdicts", "rows", "command", "wire", "recording", "last_reply")
 )
@@ -212,49 +190,5 @@ CHANGES = [
     ),
 ]
 
-
-def broken_copy(change: Change, folder: Path) -> Path:
-    """A copy of the code in which the rule is broken."""
-    shutil.copytree(ROOT / "src", folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    file = folder / "surefoot" / "crashtest" / change.file
-    text = file.read_text("utf-8")
-    assert text.count(change.old) == 1, (
-        f"{change.what}: {change.file} has {change.old!r} {text.count(change.old)} times"
-    )
-    file.write_text(text.replace(change.old, change.new), "utf-8")
-    return folder
-
-
-def first_red(change: Change) -> str:
-    """The first test that failed, or ""."""
-    with tempfile.TemporaryDirectory() as folder:
-        place = broken_copy(change, Path(folder))
-        file, *words = change.tests.split(" ", 2)
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "--timeout", "120", "-p", "no:cacheprovider"]
-        done = subprocess.run(
-            [*command, f"tests/crashtest/{file}", *words],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(place)},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS_MAX,
-            check=False,
-        )
-        found = re.search(r"^(?:FAILED|ERROR) tests/crashtest/(\S+)", done.stdout, re.MULTILINE)
-        return found[1] if found else ""
-
-
-def main(words: list[str]) -> int:
-    """Try each change that a word picks; all must still fit the code."""
-    survivors = 0
-    for change in CHANGES:
-        if words and not any(word in change.what for word in words):
-            continue
-        red = first_red(change)
-        survivors += not red
-        print(f"{'red     ' if red else 'SURVIVED'}  {change.what}: {red}", flush=True)
-    return 1 if survivors else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(AREA, CHANGES)

@@ -1,36 +1,14 @@
-"""Breaks the scripted model, the durable computer and the harness on purpose, and says which test goes red.
+"""Rules of the scripted model, the durable computer and the harness, each broken on purpose by tests/breaking.py.
 
-    python -m tests.frameworks.broken_on_purpose         # all, some minutes
-    python -m tests.frameworks.broken_on_purpose screen  # those whose description holds the word
-
-Exits 1 if a change survives.
+python -m tests.frameworks.broken_on_purpose          # all
+python -m tests.frameworks.broken_on_purpose WORD     # those whose description holds the word
 """
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-from typing import NamedTuple
+from tests.breaking import Area, Change, main
 
-ROOT = Path(__file__).resolve().parents[2]
-SECONDS_MAX = 900
-
-
-class Change(NamedTuple):
-    """In `file`, `old` (which stands there once) becomes `new`; `tests` are those that should see it."""
-
-    what: str
-    file: str
-    old: str
-    new: str
-    tests: str
-
-
+AREA = Area("", "")
 MODELS, SERVICE, SERVER = (
     "tests/models",
     "src/surefoot/testing/models/service.py",
@@ -125,50 +103,5 @@ CHANGES = [
     ),
 ]
 
-
-def broken_copy(change: Change, folder: Path) -> Path:
-    """A copy of what the tests need, in which the change was made."""
-    ignore = shutil.ignore_patterns("__pycache__", ".envs")
-    for part in ("src", "frameworks", "docs/frameworks", *change.tests.split(" ")[0].partition("/test_")[:1]):
-        shutil.copytree(ROOT / part, folder / part, ignore=ignore)
-    shutil.copy(ROOT / "pyproject.toml", folder)
-    file = folder / change.file
-    text = file.read_text("utf-8")
-    assert text.count(change.old) == 1, f"{change.what}: {change.file} has it {text.count(change.old)} times"
-    file.write_text(text.replace(change.old, change.new), "utf-8")
-    return folder
-
-
-def first_red(change: Change) -> str:
-    """The first test that failed, or ""."""
-    with tempfile.TemporaryDirectory() as folder:
-        place = broken_copy(change, Path(folder))
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "--timeout", "90", "-p", "no:cacheprovider"]
-        done = subprocess.run(
-            [*command, *change.tests.split(" ")],
-            cwd=place,
-            env={**os.environ, "PYTHONPATH": f"{place / 'src'}:{place}"},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS_MAX,
-            check=False,
-        )
-        found = re.search(r"^(?:FAILED|ERROR) tests/(\S+)", done.stdout, re.MULTILINE)
-        return found[1] if found else ""
-
-
-def main(words: list[str]) -> int:
-    """Try each change that a word picks; all must still fit the code."""
-    survivors = 0
-    for change in CHANGES:
-        assert (ROOT / change.file).read_text("utf-8").count(change.old) == 1, change.what
-        if words and not any(word in change.what for word in words):
-            continue
-        red = first_red(change)
-        survivors += not red
-        print(f"{'red     ' if red else 'SURVIVED'}  {change.what}: {red}", flush=True)
-    return 1 if survivors else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(AREA, CHANGES)

@@ -1,38 +1,16 @@
-"""Breaks each safety rule of model calls on purpose, one at a time in a copy of the code, and says which test goes red.
+"""Safety rules of model calls, each broken on purpose; tests/breaking.py does it, and says what counts as seen.
 
-    python -m tests.http.broken_on_purpose             # all, some minutes
-    python -m tests.http.broken_on_purpose fingerprint  # those whose description holds the word
-
-Exits 1 if a change survives.
+python -m tests.http.broken_on_purpose          # all
+python -m tests.http.broken_on_purpose WORD     # those whose description holds the word
 """
 
 # ruff: noqa: E501 - it holds lines of our code as they stand
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-from typing import NamedTuple
+from tests.breaking import Area, Change, main
 
-ROOT = Path(__file__).resolve().parents[2]
-SECONDS_MAX = 240
-
-
-class Change(NamedTuple):
-    """In `file`, `old` (which stands there once) becomes `new`; `tests` are those that should see it."""
-
-    what: str
-    file: str
-    old: str
-    new: str
-    tests: str
-
-
+AREA = Area("src/surefoot", "tests/http")
 CALLS, JOURNAL, REQUESTS, SDKS = (f"test_{name}.py" for name in ("calls", "journal", "requests", "sdks"))
 CHANGES = [
     Change(
@@ -115,8 +93,8 @@ CHANGES = [
     Change(
         "what was held back of a cut answer is given out after all",
         "http/sse.py",
-        "                self.failed = self.failed or \"the stream ended without its terminal event\"\n        return out\n",
-        "                self.failed = self.failed or \"the stream ended without its terminal event\"\n                out.extend(self._held)\n        return out\n",
+        '                self.failed = self.failed or "the stream ended without its terminal event"\n        return out\n',
+        '                self.failed = self.failed or "the stream ended without its terminal event"\n                out.extend(self._held)\n        return out\n',
         "test_eager_readers.py -k fails_after",
     ),
     Change(
@@ -205,50 +183,5 @@ CHANGES = [
     ),
 ]
 
-
-def broken_copy(change: Change, folder: Path) -> Path:
-    """A copy of the package in which the change was made."""
-    shutil.copytree(ROOT / "src" / "surefoot", folder / "surefoot", ignore=shutil.ignore_patterns("__pycache__"))
-    file = folder / "surefoot" / change.file
-    text = file.read_text("utf-8")
-    assert text.count(change.old) == 1, (
-        f"{change.what}: {change.file} has {change.old!r} {text.count(change.old)} times"
-    )
-    file.write_text(text.replace(change.old, change.new), "utf-8")
-    return folder
-
-
-def first_red(change: Change) -> str:
-    """The first test that failed, or ""."""
-    with tempfile.TemporaryDirectory() as folder:
-        place = broken_copy(change, Path(folder))
-        words = change.tests.split(" ", 1)
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "--timeout", "60", "-p", "no:cacheprovider"]
-        done = subprocess.run(
-            [*command, f"tests/http/{words[0]}", *(words[1].split() if words[1:] else [])],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(place)},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS_MAX,
-            check=False,
-        )
-        found = re.search(r"^(?:FAILED|ERROR) tests/http/(\S+)", done.stdout, re.MULTILINE)
-        timed_out = re.search(r"(test_\w+\.py)\", line \d+, in (test_\w+)", done.stdout + done.stderr)
-        return found[1] if found else (f"{timed_out[1]}::{timed_out[2]} (hangs)" if timed_out else "")
-
-
-def main(words: list[str]) -> int:
-    """Try each change that a word picks; all must still fit the code."""
-    survivors = 0
-    for change in CHANGES:
-        if words and not any(word in change.what for word in words):
-            continue
-        red = first_red(change)
-        survivors += not red
-        print(f"{'red     ' if red else 'SURVIVED'}  {change.what}: {red}", flush=True)
-    return 1 if survivors else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(AREA, CHANGES)

@@ -1,36 +1,14 @@
-"""Breaks each safety rule of the inbox on purpose, one at a time in a copy of the code, and says which test goes red.
+"""Safety rules of the inbox, each broken on purpose; tests/breaking.py does it, and says what counts as seen.
 
-    python -m tests.inbox.broken_on_purpose              # all, some minutes
-    python -m tests.inbox.broken_on_purpose fingerprint  # those whose description holds the word
-
-Exits 1 if a change survives.
+python -m tests.inbox.broken_on_purpose          # all
+python -m tests.inbox.broken_on_purpose WORD     # those whose description holds the word
 """
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-from typing import NamedTuple
+from tests.breaking import Area, Change, main
 
-ROOT = Path(__file__).resolve().parents[2]
-SECONDS_MAX = 240
-
-
-class Change(NamedTuple):
-    """In `file`, `old` (which stands there) becomes `new`; `tests` are those that should see it."""
-
-    what: str
-    file: str
-    old: str
-    new: str
-    tests: str
-
-
+AREA = Area("src/surefoot/inbox", "tests/inbox")
 KILLED, SERVICE, CONCURRENT, ONCE = (
     f"test_{n}.py" for n in ("killed_services", "service", "concurrent_services", "once")
 )
@@ -38,14 +16,14 @@ CHANGES = [
     Change(
         "no unique constraint: every claim is inserted",
         "queries.sql",
-        "\nON CONFLICT (scope, request_key) DO NOTHING|    PRIMARY KEY (scope, request_key),\n",
+        ("\nON CONFLICT (scope, request_key) DO NOTHING", "    PRIMARY KEY (scope, request_key),\n"),
         "",
         f"{CONCURRENT} -k 64",
     ),
     Change(
         "once without a unique constraint",
         "queries.sql",
-        "\nON CONFLICT (scope, request_key) DO NOTHING|    PRIMARY KEY (scope, request_key),\n",
+        ("\nON CONFLICT (scope, request_key) DO NOTHING", "    PRIMARY KEY (scope, request_key),\n"),
         "",
         f"{ONCE} -k eight",
     ),
@@ -68,13 +46,7 @@ CHANGES = [
         "once commits an open transaction", "once.py", "if self._commits and self._wire.is_open():", "if False:", ONCE
     ),
     Change("no fingerprint", "rules.py", "if found.digest != asked.digest:", "if False:", SERVICE),
-    Change(
-        "the client is not in the scope",
-        "request.py",
-        'client.encode("utf-8", "surrogatepass")',
-        'b""',
-        SERVICE,
-    ),
+    Change("the client is not in the scope", "request.py", 'client.encode("utf-8", "surrogatepass")', 'b""', SERVICE),
     Change(
         "a lost plain handler is run again",
         "rules.py",
@@ -152,7 +124,7 @@ CHANGES = [
         "if True:",
         SERVICE,
     ),
-    Change("cookies are replayed", "answers.py", '("content-type", ', '("set-cookie", "content-type", ', SERVICE),
+    Change("cookies are replayed", "answers.py", '*("content-type", ', '*("set-cookie", "content-type", ', SERVICE),
     Change(
         "a client that leaves stops its handler",
         "exchange.py",
@@ -169,53 +141,5 @@ CHANGES = [
     ),
 ]
 
-
-def broken_copy(change: Change, folder: Path) -> Path:
-    """A copy of the package in which the change was made."""
-    shutil.copytree(ROOT / "src" / "surefoot", folder / "surefoot", ignore=shutil.ignore_patterns("__pycache__"))
-    file = folder / "surefoot" / "inbox" / change.file
-    text = file.read_text("utf-8")
-    for old in change.old.split("|"):
-        assert old in text, f"{change.what}: {change.file} has no {old!r}"
-        text = text.replace(old, change.new)
-    file.write_text(text, "utf-8")
-    return folder
-
-
-def first_red(change: Change) -> str:
-    """The first test that failed, or ""."""
-    with tempfile.TemporaryDirectory() as folder:
-        place = broken_copy(change, Path(folder))
-        words = change.tests.split(" ", 1)
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "--timeout", "30", "-p", "no:cacheprovider"]
-        done = subprocess.run(
-            [*command, f"tests/inbox/{words[0]}", *(words[1].split() if words[1:] else [])],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(place)},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS_MAX,
-            check=False,
-        )
-        found = re.search(r"^(?:FAILED|ERROR) tests/inbox/(\S+)", done.stdout, re.MULTILINE)
-        timed_out = re.search(r"(test_\w+\.py)\", line \d+, in (test_\w+)", done.stdout + done.stderr)
-        return found[1] if found else (f"{timed_out[1]}::{timed_out[2]} (hangs)" if timed_out else "")
-
-
-def main(words: list[str]) -> int:
-    """Try each change that a word picks; all must still fit the code."""
-    with tempfile.TemporaryDirectory() as folder:
-        for number, change in enumerate(CHANGES):
-            broken_copy(change, Path(folder) / str(number))
-    survivors = 0
-    for change in CHANGES:
-        if words and not any(word in change.what for word in words):
-            continue
-        red = first_red(change)
-        survivors += not red
-        print(f"{'red     ' if red else 'SURVIVED'}  {change.what}: {red}", flush=True)
-    return 1 if survivors else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(AREA, CHANGES)

@@ -1,36 +1,14 @@
-"""Breaks each rule of riding on purpose, one change at a time in a copy of the code, and says which test goes red.
+"""Rules of riding, each broken on purpose; tests/breaking.py does it, and says what counts as seen.
 
-    python -m tests.inside.broken_on_purpose          # all
-    python -m tests.inside.broken_on_purpose waker    # those whose description holds the word
-
-Exits 1 if a change survives.
+python -m tests.inside.broken_on_purpose          # all
+python -m tests.inside.broken_on_purpose WORD     # those whose description holds the word
 """
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-from typing import NamedTuple
+from tests.breaking import Area, Change, main
 
-ROOT = Path(__file__).resolve().parents[2]
-SECONDS_MAX = 300
-
-
-class Change(NamedTuple):
-    """In `file`, `old` (which stands there once) becomes `new`; `tests` are those that should see it."""
-
-    what: str
-    file: str
-    old: str
-    new: str
-    tests: str
-
-
+AREA = Area("src/surefoot", "tests/inside")
 RIDING, WAKING, SCRIPT, PARTS = (f"test_{n}.py" for n in ("riding", "waking", "supervised", "engine_parts"))
 CHANGES = [
     Change(
@@ -162,54 +140,5 @@ CHANGES = [
     ),
 ]
 
-
-def break_it(change: Change) -> str:
-    """The names of the tests that went red; "" if the change survived."""
-    with tempfile.TemporaryDirectory(prefix="surefoot-broken-") as folder:
-        copy = Path(folder)
-        for part in ("src", "tests", "engines", "targets"):
-            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns(".envs", "__pycache__", "results"))
-        shutil.copy(ROOT / "pyproject.toml", copy)
-        file = copy / "src" / "surefoot" / change.file
-        text = file.read_text("utf-8")
-        assert text.count(change.old) == 1, f"{change.what}: {change.file} holds it {text.count(change.old)} times"
-        file.write_text(text.replace(change.old, change.new), "utf-8")
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "pytest",
-                "-q",
-                "--timeout",
-                "30",
-                "-p",
-                "no:cacheprovider",
-                f"tests/inside/{change.tests}",
-            ],
-            cwd=copy,
-            env={**os.environ, "PYTHONPATH": str(copy / "src")},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS_MAX,
-            check=False,
-        )
-        red = re.findall(r"^(?:FAILED|ERROR) [^:]+::(\w+)", done.stdout, re.MULTILINE)
-        if not red and done.returncode not in (0, 1):
-            return "a test that hung" if "Timeout" in done.stdout + done.stderr else ""
-        return ", ".join(dict.fromkeys(red))
-
-
-def main() -> None:
-    words = sys.argv[1:]
-    survived = 0
-    for change in CHANGES:
-        if words and not any(word in change.what for word in words):
-            continue
-        red = break_it(change)
-        survived += not red
-        print(f"{change.what}: {red or 'SURVIVED'}", flush=True)
-    sys.exit(1 if survived else 0)
-
-
 if __name__ == "__main__":
-    main()
+    main(AREA, CHANGES)

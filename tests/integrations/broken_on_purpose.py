@@ -1,35 +1,20 @@
-"""Breaks each rule of gated tools on purpose, one at a time in a copy of the code, and says which test goes red.
+"""Rules of gated tools, each broken on purpose; tests/breaking.py does it, and says what counts as seen.
 
-    python -m tests.integrations.broken_on_purpose            # all, some minutes
-    python -m tests.integrations.broken_on_purpose memo       # those whose description holds the word
-
-Exits 1 if a change survives.
+python -m tests.integrations.broken_on_purpose          # all
+python -m tests.integrations.broken_on_purpose WORD     # those whose description holds the word
 """
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-from typing import NamedTuple
+from tests.breaking import Area, Change, main
 
-ROOT = Path(__file__).resolve().parents[2]
-SECONDS_MAX = 200
-
-
-class Change(NamedTuple):
-    """In `file`, `old` (which stands there once) becomes `new`."""
-
-    what: str
-    file: str
-    old: str
-    new: str
-
-
+SUITES = (
+    (
+        "tests/integrations/test_tool.py",
+        "tests/integrations/test_tool_in_doubt.py",
+    ),
+)
+AREA = Area("src/surefoot", "tests/integrations", suites=SUITES)
 GATE, GATED, SEEN = (f"integrations/{name}.py" for name in ("gate", "gated", "appearance"))
 CHANGES = [
     Change("an id is relied on that no recorded answer holds", GATE, "and calls.knows(place, known)", ""),
@@ -119,49 +104,5 @@ CHANGES = [
     ),
 ]
 
-
-def first_red(source: Path) -> str:
-    """The first test that goes red with this copy of the code, or ""."""
-    environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=no", "-p", "no:cacheprovider", "--timeout=60"]
-    try:
-        ran = subprocess.run(
-            [*command, "tests/integrations/test_tool.py", "tests/integrations/test_tool_in_doubt.py"],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS_MAX,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return "it hangs"
-    found = re.search(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.MULTILINE)
-    return found[1].rpartition("::")[2] if found else ""
-
-
-def try_out(change: Change) -> bool:
-    """Break it, look, and print what went red; True if a test saw it."""
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "src")
-        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-        path = source / "surefoot" / change.file
-        text = path.read_text()
-        if text.count(change.old) != 1:
-            raise SystemExit(f"{change.file}: expected once, found {text.count(change.old)} times: {change.old!r}")
-        path.write_text(text.replace(change.old, change.new))
-        red = first_red(source)
-    print(f"| {change.what} | `{red or 'SURVIVED'}` |", flush=True)
-    return bool(red)
-
-
-def main(words: list[str]) -> int:
-    """One after the other."""
-    chosen = [change for change in CHANGES if not words or any(word in change.what for word in words)]
-    seen = [try_out(change) for change in chosen]
-    print(f"{sum(seen)} of {len(seen)} changes were seen")
-    return 0 if all(seen) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(AREA, CHANGES)

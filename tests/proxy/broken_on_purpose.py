@@ -1,36 +1,14 @@
-"""Breaks each rule of the proxy on purpose, one change at a time in a copy of the code, and says which test goes red.
+"""Rules of the proxy, each broken on purpose; tests/breaking.py does it, and says what counts as seen.
 
-    python -m tests.proxy.broken_on_purpose          # all, some minutes
-    python -m tests.proxy.broken_on_purpose token    # those whose description holds the word
-
-Exits 1 if a change survives.
+python -m tests.proxy.broken_on_purpose          # all
+python -m tests.proxy.broken_on_purpose WORD     # those whose description holds the word
 """
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-from typing import NamedTuple
+from tests.breaking import Area, Change, main
 
-ROOT = Path(__file__).resolve().parents[2]
-SECONDS_MAX = 300
-
-
-class Change(NamedTuple):
-    """In `file`, `old` (which stands there once) becomes `new`; `tests`: the file, or the test, that should see it."""
-
-    what: str
-    file: str
-    old: str
-    new: str
-    tests: str
-
-
+AREA = Area("src/surefoot/proxy", "tests/proxy")
 BOOK, RULES, KILLS, TOKENS, EXEC, GEMINI = (
     f"test_{name}.py" for name in ("book", "proxy_rules", "proxy_kills", "token_endpoints", "proxy_exec", "gemini")
 )
@@ -184,48 +162,5 @@ CHANGES = [
     ),
 ]
 
-
-def first_red(change: Change) -> str:
-    """The first test that goes red with this change, or ""."""
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "src")
-        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-        path = source / "surefoot" / "proxy" / change.file
-        text = path.read_text()
-        if text.count(change.old) != 1:
-            raise SystemExit(f"{change.file}: expected once, found {text.count(change.old)} times: {change.old!r}")
-        path.write_text(text.replace(change.old, change.new))
-        environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=no", "-p", "no:cacheprovider", "--timeout=60"]
-        try:
-            ran = subprocess.run(
-                [*command, f"tests/proxy/{change.tests}"],
-                cwd=ROOT,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=SECONDS_MAX,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return f"{change.tests} (hangs)"
-    found = re.search(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.MULTILINE)
-    if not found and ran.returncode:  # no test said so, so nothing was seen
-        raise SystemExit(f"pytest {change.tests} ended with {ran.returncode}: {ran.stdout[-800:]}{ran.stderr[-800:]}")
-    return found.group(1) if found else ""
-
-
-def main(words: list[str]) -> int:
-    """One after the other: several of the tests need the machine's attention."""
-    seen: list[bool] = []
-    for change in CHANGES:
-        if all(word in change.what for word in words):
-            red = first_red(change)
-            seen.append(bool(red))
-            print(f"| {change.what} | `{red or 'SURVIVED'}` |", flush=True)
-    print(f"{sum(seen)} of {len(seen)} changes were seen")
-    return 0 if all(seen) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(AREA, CHANGES)

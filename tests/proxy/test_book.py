@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from surefoot.proxy.book import Behind, Book, Miss, Recorded
-from tests.proxy.broken_on_purpose import CHANGES, ROOT, Change
 
 SCOPE = "@"
 
@@ -74,9 +71,3 @@ def test_a_failure_at_the_end_of_the_record_is_tried_again() -> None:
     attempt = book.attempt("again")
     assert book.ask(attempt, SCOPE, "call:a") == result(0, "@/call:a")
     assert book.ask(attempt, SCOPE, "call:b") == Miss("@/call:b")
-
-
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.what)
-def test_what_is_broken_on_purpose_stands_in_the_code_once(change: Change) -> None:
-    assert (ROOT / "src" / "surefoot" / "proxy" / change.file).read_text("utf-8").count(change.old) == 1
-    assert change.new != change.old

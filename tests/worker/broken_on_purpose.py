@@ -1,36 +1,14 @@
-"""Breaks rules of the fleet on purpose, one at a time in a copy of the code, and says which test goes red.
+"""Rules of the fleet, each broken on purpose; tests/breaking.py does it, and says what counts as seen.
 
-    python -m tests.worker.broken_on_purpose            # all, a few minutes
-    python -m tests.worker.broken_on_purpose probation  # those whose description holds the word
-
-Exits 1 if a change survives.
+python -m tests.worker.broken_on_purpose          # all
+python -m tests.worker.broken_on_purpose WORD     # those whose description holds the word
 """
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-from typing import NamedTuple
+from tests.breaking import Area, Change, main
 
-ROOT = Path(__file__).resolve().parents[2]
-SECONDS_MAX = 400
-
-
-class Change(NamedTuple):
-    """In `file`, `old` (which stands there once) becomes `new`; `tests` are those that should see it."""
-
-    what: str
-    file: str
-    old: str
-    new: str
-    tests: str
-
-
+AREA = Area("src/surefoot", "")
 CHANGES = [
     Change(
         "a death counts as the last although others were there",
@@ -97,40 +75,5 @@ CHANGES = [
     ),
 ]
 
-
-def first_red(source: Path, tests: str) -> str:
-    """The first test that fails with this code, or nothing."""
-    environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests.split(" ", 2)]
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS_MAX)
-    if ran.returncode not in (0, 1):
-        raise SystemExit(f"pytest {tests} ended with {ran.returncode}: {ran.stdout[-800:]}{ran.stderr[-800:]}")
-    found = re.search(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.MULTILINE)
-    return found[1] if found else ""
-
-
-def try_out(change: Change) -> bool:
-    """Break it, look, and print a row of the table; True if a test saw it."""
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "src")
-        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-        path = source / "surefoot" / change.file
-        text = path.read_text("utf-8")
-        if text.count(change.old) != 1:
-            raise SystemExit(f"{change.file}: expected once, found {text.count(change.old)} times: {change.old!r}")
-        path.write_text(text.replace(change.old, change.new), "utf-8")
-        red = first_red(source, change.tests)
-    print(f"| {change.what} | `{red or 'SURVIVED'}` |", flush=True)
-    return bool(red)
-
-
-def main(words: list[str]) -> int:
-    """One at a time: each test has processes of its own."""
-    chosen = [change for change in CHANGES if not words or any(word in change.what for word in words)]
-    seen = [try_out(change) for change in chosen]
-    print(f"{sum(seen)} of {len(seen)} changes were seen")
-    return 0 if all(seen) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(AREA, CHANGES)
