@@ -21,7 +21,7 @@ Child = Callable[..., "subprocess.Popen[str]"]
 
 def finding(cli: Command, run_id: str) -> dict[str, Any]:
     checkup = cli("doctor", "--json").json
-    assert set(checkup) == {"runs", "effects", "damage", "attention"}
+    assert set(checkup) == {"runs", "effects", "damage", "attention", "schedules"}
     (found,) = [each for each in checkup["runs"] if each["run"]["id"] == run_id]
     assert set(found) == {"run", "why", "since", "owner", "attention", "next"}
     assert time.time() - 60 < found["since"] <= time.time()
@@ -33,7 +33,8 @@ def test_a_store_where_all_is_finished_needs_nothing(db: str, cli: Command) -> N
         sf.run(agents.review, "acme", "body", id="reviewed")
     ran = cli("doctor")
     assert (ran.code, ran.out) == (0, "nothing needs attention\n")
-    assert cli("doctor", "--json").json == {"runs": [], "effects": [], "damage": [], "attention": False}
+    nothing = {"runs": [], "effects": [], "damage": [], "attention": False, "schedules": []}
+    assert cli("doctor", "--json").json == nothing
 
 
 def test_a_waiting_run_names_its_effect_and_how_to_decide_it(parked: str, cli: Command) -> None:

@@ -52,7 +52,11 @@ def test_what_cannot_be_a_store_is_refused(tmp_path: Path, cli: Command) -> None
         ran = cli("runs", "--db", str(path), "--json")
         assert ran.code == 5 and told in ran.error
     assert {path.name: path.read_bytes() for path in (text, foreign)} == before
-    for url, told in (("memory:", "memory:"), ("mysql://x", "cannot open")):
+    for url, told in (
+        ("memory:", "memory:"),
+        ("mysql://x", "cannot open"),
+        ("postgres:/x", "expected a path, sqlite:///path or postgresql://"),
+    ):
         ran = cli("runs", "--db", url, "--json")
         assert ran.code == 2 and told in ran.error
 

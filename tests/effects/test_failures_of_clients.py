@@ -136,7 +136,7 @@ def test_a_certificate_that_the_client_refuses_means_not_sent(tmp_path: Path) ->
 
 
 AFTER_THE_REQUEST: dict[str, tuple[Behaviour, float]] = {
-    "no answer": (silence, 0.4),
+    "no answer": (silence, 1.5),
     "connection reset": (reset, 20.0),
     "not HTTP": (garbage, 20.0),
     "answer cut short": (cut_short, 20.0),

@@ -310,6 +310,8 @@ BAD_OPENS: list[tuple[dict[str, Any], str]] = [
     ({"url": "   "}, "path of a database file"),
     ({"url": "a\0b"}, "path of a database file"),
     ({"url": "mysql://host/db"}, "cannot open"),
+    ({"url": "postgres:/host/db"}, "cannot open postgres:…; expected"),
+    ({"url": "sqlite:agents.db"}, "cannot open sqlite:…; expected a path"),
     ({"namespace": ""}, "namespace"),
     ({"namespace": "a\nb"}, "namespace"),
     ({"durability": "fast"}, "durability"),

@@ -252,7 +252,7 @@ async def test_an_effect_cut_short_by_a_timeout_times_out_again_although_it_happ
     @workflow
     async def flow() -> None:
         try:
-            async with surefoot.timeout(0.03):
+            async with surefoot.timeout(0.5):
                 await send()
         except TimeoutError:
             seen.append("timed out")

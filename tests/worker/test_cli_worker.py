@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from surefoot import Surefoot, workflow
+from surefoot import Surefoot, approve, workflow
 from surefoot.cli import main
 from surefoot.core.run import RunStatus
+from surefoot.core.schedule import LATE_SECONDS, FireSchedule
 from surefoot.runtime import step as step_module
 from tests.worker.conftest import until
 
@@ -55,6 +57,12 @@ def ship_1(order: str) -> str:
 @workflow
 def bill(order: str) -> str:
     raise AssertionError("nobody runs it")
+
+
+@workflow
+def refund(amount: int) -> int:
+    approve({"amount": amount}, by="ann", within=3600)
+    return amount
 
 
 class Ran:
@@ -129,6 +137,32 @@ def test_doctor_and_queues_tell_what_no_worker_serves(shop: Path, surefoot: Call
     assert [f["attention"] for f in found.values()].count(True) == 3
     assert "limits: 3 at a time, 5 starts in 60 s" in listed.out
     assert "2 that no worker serves" in listed.out
+
+
+def test_doctor_tells_what_a_waiting_run_waits_for_before_its_time(shop: Path, surefoot: Callable[..., Ran]) -> None:
+    """It has a time, too, after which a worker takes it; but somebody can help it before."""
+    with Surefoot(shop / "agents.db") as sf, sf.worker([refund]):
+        sf.start(refund, 10, id="r1", queue="default")
+        until(lambda: sf.get("r1").status is RunStatus.WAITING, "the run to ask")
+        (asked,) = sf.approvals()
+        (found,) = json.loads(surefoot("doctor", "--json").out)["runs"]
+    assert not found["attention"] and "it waits until" in found["why"] and "by ann" in found["why"]
+    assert found["next"] == f"decide it: surefoot approve {asked.id}, or surefoot deny {asked.id} --why TEXT"
+
+
+def test_doctor_lists_a_schedule_that_nobody_starts(shop: Path, surefoot: Callable[..., Ran]) -> None:
+    with Surefoot(shop / "agents.db") as sf:
+        sf.schedule("nightly", ship, "o1", cron="0 3 * * *", queue="parcels")
+        assert surefoot("doctor").code == 0, "its time has not come"
+        (seen,) = sf.store.board.find_schedules()
+        missed = replace(seen, next_at=sf.engine.time() - LATE_SECONDS - 1)
+        sf.engine.committer.commit(FireSchedule(seen=seen, after=missed, runs=(), stamp=next(sf.engine.stamps)))
+        said, (found,) = surefoot("doctor"), json.loads(surefoot("doctor", "--json").out)["schedules"]
+        with sf.worker([ship_1], queues=("other",)):
+            until(lambda: not json.loads(surefoot("doctor", "--json").out)["schedules"], "any worker to look at it")
+    assert said.code == 1 and "! schedule nightly  ship" in said.out and "1 of 1 need attention" in said.out
+    assert found["why"].startswith("it was due at ") and found["why"].endswith("; no worker is there to start it")
+    assert found["next"] == "start one: surefoot worker MODULE --queue parcels"
 
 
 def test_retry_lets_a_run_go_on_and_says_who_takes_it(shop: Path, surefoot: Callable[..., Ran]) -> None:

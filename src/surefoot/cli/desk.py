@@ -22,6 +22,7 @@ from ..core.ids import check_id
 from ..core.journal import Entry, EntryKind
 from ..core.run import Run
 from ..runtime.app import Surefoot
+from ..runtime.opening import ALMOST_URLS
 from .exits import Exit, Failed
 from .shapes import EffectRow, EvidenceRow, RunRow
 from .text import shell
@@ -44,8 +45,8 @@ def check_exists(url: str) -> None:
         raise Failed(Exit.BAD_INPUT, "memory: holds nothing that another process could look at; give --db a file")
     if url.startswith(POSTGRES):
         check_schema_exists(url)
-    if "://" in url and not url.startswith("sqlite:///"):
-        return
+    if not url.startswith("sqlite:///") and ("://" in url or url.startswith(ALMOST_URLS)):
+        return  # opening it says what is wrong with it
     path = Path(url.removeprefix("sqlite:///"))
     hint = f"give --db PATH, or set {VARIABLE}; a store is created by the first `Surefoot(path)` of a program"
     try:

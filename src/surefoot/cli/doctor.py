@@ -7,12 +7,15 @@ from ..core.effect import OPEN, Effect, Status
 from ..core.errors import Damaged
 from ..core.journal import Entry
 from ..core.run import FINAL, UNFINISHED, Run, RunStatus, Waits
+from ..core.schedule import LATE_SECONDS, Schedule
 from .desk import EVERYTHING, KEY_SHOWN, Desk
 from .doubts import next_of
-from .shapes import Checkup, EffectFinding, RunFinding
+from .shapes import Checkup, EffectFinding, RunFinding, ScheduleFinding
 from .text import moment, shell
 
 AGAIN = "run it again with the same id"
+NAMED = ("signal", "approval", "child")
+"""What a run waits for that somebody can give it."""
 
 
 def examine(desk: Desk) -> Checkup:
@@ -20,8 +23,9 @@ def examine(desk: Desk) -> Checkup:
     damage = desk.store.check()
     runs = [found for run in _unfinished(desk, damage) if (found := _examine_run(desk, run)) is not None]
     effects = [found for effect in _open(desk, damage) if (found := _examine_effect(desk, effect)) is not None]
-    attention = bool(damage) or any(f.attention for f in runs) or any(f.attention for f in effects)
-    return Checkup(runs=runs, effects=effects, damage=damage, attention=attention)
+    overdue = _overdue(desk, damage)
+    attention = bool(damage or overdue) or any(f.attention for f in runs) or any(f.attention for f in effects)
+    return Checkup(runs=runs, effects=effects, damage=damage, attention=attention, schedules=overdue)
 
 
 def _unfinished(desk: Desk, damage: list[str]) -> list[Run]:
@@ -85,7 +89,7 @@ def _stopped(desk: Desk, run: Run, entries: list[Entry], gone: str) -> tuple[str
             start = shell("surefoot", "worker", "MODULE", "--queue", row.queue)
             return f"{_state(desk, run, row)}; {stuck}", f"start one that does: {start}", True
     if run.status is RunStatus.WAITING and not run.cancel_at and not _parked(desk, run, entries):
-        follows = [_named(desk, run, wait) for wait in run.waits if wait.kind in ("signal", "approval", "child")]
+        follows = [_named(desk, run, wait) for wait in run.waits if wait.kind in NAMED]
         if follows:
             return run.reason, "; ".join(follows), False
     return *_stuck(desk, run, entries, gone), True
@@ -104,6 +108,9 @@ def _named(desk: Desk, run: Run, wait: Waits) -> str:
 
 
 def _queued(desk: Desk, run: Run, row: Ready) -> tuple[str, str]:
+    named = [_named(desk, run, wait) for wait in run.waits if wait.kind in NAMED]
+    if run.status is RunStatus.WAITING and named and row.due_at > desk.sf.engine.time():
+        return f"{run.reason}; it waits until {moment(row.due_at)}", "; ".join(named)
     return _state(desk, run, row), "nothing to do: a worker takes it"
 
 
@@ -145,6 +152,36 @@ def _decide(desk: Desk, run: Run, entries: list[Entry]) -> str:
         return f"{AGAIN}: what it waited for is decided"
     named = ", ".join(f"{effect.name} {effect.key[:KEY_SHOWN]}" for effect in parked)
     return f"decide {named} (commands below), then {AGAIN}"
+
+
+def _overdue(desk: Desk, damage: list[str]) -> list[ScheduleFinding]:
+    """Schedules whose time came so long ago that a worker would have started their run."""
+    try:
+        schedules = desk.store.board.find_schedules()
+    except Damaged as damaged:
+        damage.append(str(damaged))
+        return []
+    firing = [schedule for schedule in schedules if not schedule.paused and schedule.next_at]
+    late = desk.sf.engine.time() - LATE_SECONDS if firing else 0.0  # asking a store for the first time writes there
+    missed = [schedule for schedule in firing if schedule.next_at < late]
+    served = bool(missed and desk.serving())
+    return [_missed(schedule, served=served) for schedule in missed]
+
+
+def _missed(schedule: Schedule, *, served: bool) -> ScheduleFinding:
+    if served:
+        why, follows = "a worker is there, and could not start it", "look into the log of a worker, which says why"
+    else:
+        start = shell("surefoot", "worker", "MODULE", "--queue", schedule.queue)
+        why, follows = "no worker is there to start it", f"start one: {start}"
+    return ScheduleFinding(
+        name=schedule.name,
+        workflow=schedule.workflow,
+        queue=schedule.queue,
+        why=f"it was due at {moment(schedule.next_at)}; {why}",
+        since=schedule.next_at,
+        next=follows,
+    )
 
 
 def _examine_effect(desk: Desk, effect: Effect) -> EffectFinding | None:

@@ -17,6 +17,7 @@ from .shapes import (
     Resolved,
     RunFinding,
     Runs,
+    ScheduleFinding,
     Shown,
     Tokens,
 )
@@ -228,10 +229,14 @@ def draw_checkup(page: Page, document: Checkup, now: float) -> None:
         _draw_run_finding(page, finding, now)
     for finding in document.effects:
         _draw_effect_finding(page, finding, now)
+    for finding in document.schedules:
+        page.line(_mark(True), "schedule ", (finding.name, "bold"), f"  {finding.workflow}")
+        _draw_rest(page, finding, now)
     findings = [*document.runs, *document.effects]
-    needy = sum(each.attention for each in findings) + len(document.damage)
+    always = len(document.damage) + len(document.schedules)
+    needy = sum(each.attention for each in findings) + always
     if needy:
-        page.line((f"{needy} of {len(findings) + len(document.damage)} need attention (marked !)", "bold yellow"))
+        page.line((f"{needy} of {len(findings) + always} need attention (marked !)", "bold yellow"))
     else:
         page.line(("nothing needs attention", "green"))
 
@@ -239,6 +244,10 @@ def draw_checkup(page: Page, document: Checkup, now: float) -> None:
 def _draw_run_finding(page: Page, finding: RunFinding, now: float) -> None:
     row = finding.run
     page.line(_mark(finding.attention), "run ", (row.id, "bold"), "  ", page.status(row.status))
+    _draw_rest(page, finding, now)
+
+
+def _draw_rest(page: Page, finding: RunFinding | ScheduleFinding, now: float) -> None:
     page.prose(finding.why, indent=4, label="why    ")
     page.line(f"since  {moment(finding.since)}, {ago(now - finding.since)}", indent=4)
     page.prose(finding.next, indent=4, label="next   ")

@@ -259,13 +259,25 @@ class EffectFinding(Shape, frozen=True):
     next: str
 
 
+class ScheduleFinding(Shape, frozen=True):
+    """A schedule whose time has come, and that nobody has started; it needs attention."""
+
+    name: str
+    workflow: str
+    queue: str
+    why: str
+    since: float
+    next: str
+
+
 class Checkup(Shape, frozen=True):
-    """`surefoot doctor`: `attention` is true when the exit code is 1."""
+    """`surefoot doctor`: `attention` is true when the exit code is 1. `schedules` are those that are overdue."""
 
     runs: list[RunFinding]
     effects: list[EffectFinding]
     damage: list[str]
     attention: bool
+    schedules: list[ScheduleFinding]
 
 
 class Cancelled(Shape, frozen=True):

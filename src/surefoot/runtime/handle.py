@@ -32,6 +32,10 @@ class Handle(msgspec.Struct):
     outcome: list[tuple[bool, Any]] = msgspec.field(default_factory=list[tuple[bool, Any]])
     workflow: Workflow[..., Any] | None = None
 
+    def __repr__(self) -> str:
+        """Which run it is."""
+        return f"Handle({self.id!r})"
+
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the end (at most `timeout` seconds, else TimeoutError) and return the result, or raise.
 

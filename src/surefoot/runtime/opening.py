@@ -18,6 +18,7 @@ from ..stores.memory import MemoryStore
 from .clock import Clock, SystemClock, random_number
 
 WAIT_SECONDS_MIN, WAIT_SECONDS_MAX = 0.2, 5.0
+ALMOST_URLS = ("sqlite:", "postgres:", "postgresql:")
 _patient: ContextVar[Clock | None] = ContextVar("surefoot_patient", default=None)
 log = logging.getLogger("surefoot")
 
@@ -33,6 +34,10 @@ def open_store(url: str | os.PathLike[str]) -> Store:
     if "://" in text and not text.startswith("sqlite:///"):
         scheme = text.partition("://")[0]
         raise UsageError(f"cannot open {scheme}://…; expected a path, sqlite:///path, postgresql://… or memory:")
+    if "://" not in text and text.startswith(ALMOST_URLS):
+        # a file of that name would be an empty store, and nobody would find what it should hold
+        scheme = text.partition(":")[0]
+        raise UsageError(f"cannot open {scheme}:…; expected a path, sqlite:///path or postgresql://…")
     if not text.strip() or "\0" in text:
         raise UsageError(f"cannot open {text!r}; expected the path of a database file")
     from ..stores.sqlite.store import SqliteStore

@@ -113,7 +113,8 @@ def _seconds(value: object, name: str, what: str, low: float, high: float) -> fl
         raise UsageError(f"schedule {name!r}: {what} must be a timedelta or seconds, found {value!r}")
     seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
     if not low <= seconds <= high:
-        raise UsageError(f"schedule {name!r}: {what} must be {low:g} to {high:g} seconds, found {value!r}")
+        bound = f"{low:g} to {high:.0f} seconds ({high / 86400:g} days)"
+        raise UsageError(f"schedule {name!r}: {what} must be {bound}, found {value!r}")
     return seconds
 
 
