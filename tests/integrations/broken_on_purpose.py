@@ -12,11 +12,24 @@ SUITES = (
     (
         "tests/integrations/test_tool.py",
         "tests/integrations/test_tool_in_doubt.py",
+        "tests/integrations/test_interrupted.py",
     ),
 )
 AREA = Area("src/surefoot", "tests/integrations", suites=SUITES)
 GATE, GATED, SEEN = (f"integrations/{name}.py" for name in ("gate", "gated", "appearance"))
 CHANGES = [
+    Change(
+        "a run that is interrupted leaves a framework's task in the middle of a tool",
+        "runtime/tasks.py",
+        "(session.tasks | session.sending) - ours",
+        "session.tasks - ours",
+    ),
+    Change(
+        "what is recorded after the end waits for ever",
+        "runtime/committer.py",
+        "        if self._closed:\n            self._refuse_queued()\n        elif",
+        "        if",
+    ),
     Change("an id is relied on that no recorded answer holds", GATE, "and calls.knows(place, known)", ""),
     Change(
         "a known id is not used",

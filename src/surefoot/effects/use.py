@@ -156,7 +156,8 @@ class EffectUse:
             args, kwargs = self._arguments(session, record)
         except (UsageError, OSError) as error:
             return Answered(kind="unsent", reason=f"{type(error).__name__}: {error}")
-        token = current.set(session.body_scope)
+        token, task = current.set(session.body_scope), asyncio.current_task()
+        session.sending.add(cast("asyncio.Task[Any]", task))
         with self._watch(session, record) as held:
             try:
                 async with asyncio.timeout(record.timeout_seconds):
@@ -166,6 +167,7 @@ class EffectUse:
                 return self._ended(record, held, error, failed=True)
             finally:
                 current.reset(token)
+                session.sending.discard(cast("asyncio.Task[Any]", task))
             return self._ended(record, held, value, failed=False)
 
     def _evidence(self, at: float, record: EffectRecord, found: str, text: str = "", value: bytes = b"") -> Evidence:

@@ -124,7 +124,9 @@ class Committer:
         """
         self._queue.append(pending)
         loop = pending.loop
-        if loop is None:
+        if self._closed:
+            self._refuse_queued()
+        elif loop is None:
             self._rouse()
         elif loop not in self._kicked:
             self._kicked.add(loop)
@@ -164,6 +166,7 @@ class Committer:
             self._wake.release()
             self._thread.join()
             self._thread = None
+        self._refuse_queued()
 
     # --- the writer thread ------------------------------------------------------------------------------------------
 
@@ -261,6 +264,13 @@ class Committer:
             pending.error = error
             if pending.write.run_id:
                 self._poisoned[pending.write.run_id] = 1
+
+    def _refuse_queued(self) -> None:
+        """After the end: a task that outlives its Surefoot gets an error, and does not wait for ever."""
+        with self._lead:
+            batch = [self._queue.popleft() for _ in range(len(self._queue))]
+            self._fail(batch, NotCommitted("it was not recorded: its Surefoot is closed"))
+            self._deliver(batch)
 
     def _deliver(self, batch: list[Pending]) -> None:
         by_loop: dict[Any, list[Pending]] = {}

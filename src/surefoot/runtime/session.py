@@ -108,6 +108,7 @@ class Session:
         self.root_task: asyncio.Task[Any] | None = None
         self.active = self.calling = 0
         self.loose: set[asyncio.Task[Any]] = set()
+        self.sending: set[asyncio.Task[Any]] = set()
         self.suspended: dict[str, Suspend] = {}
         self.calls: Calls | None = None
         self.threads: set[threading.Thread] = set()

@@ -256,8 +256,12 @@ async def uncancelled(*steps: Coroutine[Any, Any, Any]) -> None:
 
 
 async def end_tasks(session: Session) -> None:
-    """Cancel what is left of a run's tasks and wait until it is gone."""
-    while rest := [task for task in session.tasks if task is not asyncio.current_task() and not task.done()]:
+    """Cancel what is left of a run's tasks, and a framework's in the middle of an effect; wait until they are gone."""
+    ours = {asyncio.current_task()}
+    loop = asyncio.get_running_loop()
+    while rest := [
+        task for task in (session.tasks | session.sending) - ours if not task.done() and task.get_loop() is loop
+    ]:
         for task in rest:
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
