@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from . import table
 from .envs import megabytes, python_of, versions_in
-from .layout import Arm, Framework, framework, names
+from .layout import Framework, framework, names
 from .measure import measure
 from .results import Measured, Result, save
 from .tests import run_tests
@@ -75,8 +75,7 @@ def run(one: Framework, told: argparse.Namespace) -> list[str]:
         )
         arms = [a for a in one.arm if version in a.versions and (not told.arm or a.name in told.arm)]
         if not told.no_rows:
-            done, faults = measure(one, version, arms, told.row)
-            show(arms, done)
+            done, faults = measure(one, version, arms, told.row, Shown())
             rows, wrong = rows + done, wrong + faults
         if not told.no_tests and not told.row and not told.arm:
             tests[version], faults = run_tests(one, version, python)
@@ -99,14 +98,22 @@ def run(one: Framework, told: argparse.Namespace) -> list[str]:
     return wrong
 
 
-def show(arms: list[Arm], done: list[Measured]) -> None:
-    for arm in arms:
-        print(f"  {arm.name}")
-        for row in (m for m in done if m.arm == arm.name):
-            counts = "/".join(str(n) for n in row.effects.values())
-            flag = "" if set(row.effects.values()) == {1} and row.ends[-1] == 0 else "  <--"
-            calls = f"{row.model_calls:3} model calls  {row.kills} killed  ends {row.ends}"
-            print(f"    {row.row:20} {counts:8} {calls}{flag}", flush=True)
+class Shown:
+    """Prints each row as soon as it is measured, below the name of its arm."""
+
+    def __init__(self) -> None:
+        """Nothing is printed yet."""
+        self.arm = ""
+
+    def __call__(self, row: Measured) -> None:
+        """Print this row."""
+        if row.arm != self.arm:
+            self.arm = row.arm
+            print(f"  {row.arm}", flush=True)
+        counts = "/".join(str(n) for n in row.effects.values())
+        flag = "" if set(row.effects.values()) == {1} and row.ends[-1] == 0 else "  <--"
+        calls = f"{row.model_calls:3} model calls  {row.kills} killed  ends {row.ends}  {row.seconds:.0f} s"
+        print(f"    {row.row:20} {counts:8} {calls}{flag}", flush=True)
 
 
 if __name__ == "__main__":

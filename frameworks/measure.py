@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -74,6 +75,7 @@ def started(python: Path, framework: Framework) -> Live:
 def measure_row(framework: Framework, version: str, arm: Arm, row_name: str, live: Live) -> Measured:
     """One row of one arm."""
     row = ROWS[row_name]
+    began = time.monotonic()
     ends: list[int] = []
     with (
         tempfile.TemporaryDirectory(prefix="frameworks-") as folder,
@@ -109,6 +111,7 @@ def measure_row(framework: Framework, version: str, arm: Arm, row_name: str, liv
             refused=sum(line.what in ("refused", "refusable") for line in lines),
             kills=ends.count(-signal.SIGKILL),
             ends=ends,
+            seconds=round(time.monotonic() - began, 1),
             right="order complete" in said.rpartition("final: ")[2],
             said="" if ends[-1] == 0 and "order complete" in said else said[-1500:],
         )
@@ -139,8 +142,10 @@ def faults(framework: Framework, arm: Arm, measured: Measured, clean_calls: int)
 CLEAN = {"parallel gap": "parallel control", "parallel returned": "parallel control", "re-ordered": "parallel control"}
 
 
-def measure(framework: Framework, version: str, arms: list[Arm], rows: list[str]) -> tuple[list[Measured], list[str]]:
-    """Every row of these arms in one environment, and what was wrong."""
+def measure(
+    framework: Framework, version: str, arms: list[Arm], rows: list[str], show: Callable[[Measured], None]
+) -> tuple[list[Measured], list[str]]:
+    """Every row of these arms in one environment, each shown in its turn, and what was wrong."""
     python = python_of(framework, version)
     with ExitStack() as stack:
         if framework.fork:
@@ -151,7 +156,10 @@ def measure(framework: Framework, version: str, arms: list[Arm], rows: list[str]
             live = started(python, framework)
         wanted = [(arm, row) for arm in arms for row in arm.rows if not rows or row in rows]
         pool = stack.enter_context(ThreadPoolExecutor(framework.jobs))
-        done = list(pool.map(lambda pair: measure_row(framework, version, pair[0], pair[1], live), wanted))
+        done: list[Measured] = []
+        for measured in pool.map(lambda pair: measure_row(framework, version, pair[0], pair[1], live), wanted):
+            done.append(measured)
+            show(measured)
     clean = {(m.arm, m.row): m.model_calls for m in done}
     wrong: list[str] = []
     for (arm, row), measured in zip(wanted, done, strict=True):

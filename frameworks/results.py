@@ -10,7 +10,7 @@ from .layout import HERE, Framework
 
 
 class Measured(msgspec.Struct, kw_only=True):
-    """One row. `ends`: the exit statuses of its lives; `said`: the last output, if it did not end well."""
+    """One row. `ends`: the exit statuses of its lives; `said`: the last output, if it did not end well; `seconds`: it took."""
 
     version: str
     arm: str
@@ -24,6 +24,7 @@ class Measured(msgspec.Struct, kw_only=True):
     refused: int = 0
     feature: str = ""
     said: str = ""
+    seconds: float = 0.0
 
 
 class Result(msgspec.Struct, kw_only=True):
