@@ -7,6 +7,7 @@ with the two packages that it needs.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,8 @@ class Env:
     packages: tuple[str, ...] = ()
     node: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
+    needs: tuple[int, int] = (3, 11)
+    """The Python that its packages ask for at least."""
 
     @property
     def python(self) -> Path:
@@ -68,6 +71,7 @@ ENVIRONMENTS = {
         ),
         Env(name="celery", packages=("celery==5.7.0",), shown=("celery", "kombu")),
         Env(name="absurd", packages=("absurd-sdk==0.5.1", "absurdctl==0.5.1"), shown=("absurd-sdk", "absurdctl")),
+        Env(name="kairo", packages=("kairo-sdk[embedded]==0.4.1",), shown=("kairo-sdk", "wasmtime"), needs=(3, 12)),
     )
 }
 
@@ -83,7 +87,7 @@ def install(env: Env) -> None:
     home = ENVS / env.name
     shutil.rmtree(home, ignore_errors=True)
     # Our own pip fills it: not every system's Python can put a pip into a new environment.
-    _do([sys.executable, "-m", "venv", "--without-pip", str(home)], env.name)
+    _do([interpreter(env), "-m", "venv", "--without-pip", str(home)], env.name)
     pip = [sys.executable, "-m", "pip", "--python", str(env.python), "--disable-pip-version-check", "install", "-q"]
     _do([*pip, *env.packages, *OURS], env.name)
     if env.node:
@@ -93,6 +97,25 @@ def install(env: Env) -> None:
         options = ("--no-audit", "--no-fund", "--ignore-scripts", "--silent")
         _do([npm, "install", "--prefix", str(home), *options, *env.node], env.name)
     (home / "complete").write_text(env.asked)
+
+
+def interpreter(env: Env) -> str:
+    """A Python that is new enough: ours, one on the path, or one of pyenv's."""
+    if sys.version_info >= env.needs:
+        return sys.executable
+    minors = range(env.needs[1], env.needs[1] + 4)
+    kept = Path(os.environ.get("PYENV_ROOT", str(Path.home() / ".pyenv"))) / "versions"
+    there = [shutil.which(f"python3.{minor}") for minor in minors]
+    there += [str(found) for minor in minors for found in sorted(kept.glob(f"3.{minor}.*/bin/python3"))]
+    if not (found := next((each for each in there if each and _runs(each)), None)):
+        asked = ".".join(map(str, env.needs))
+        raise NotInstalled(f"{env.name} needs Python {asked} or newer, which was not found on the path")
+    return found
+
+
+def _runs(python: str) -> bool:
+    """True if this is more than pyenv's stand-in for a version that is not the chosen one."""
+    return subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0
 
 
 def _do(command: list[str], name: str) -> None:

@@ -19,6 +19,8 @@ from surefoot.testing.postgres import PrivatePostgres
 from targets.results import Row, Verdict
 
 HERE = Path(__file__).resolve().parent
+STOPPED_EXIT = 76
+"""How a program ends whose engine has stopped the run for somebody's review, and says so."""
 ARMS = {
     "published": "as published",
     "published_key": "as published, the engine's id as the key, which the shop honours",
@@ -137,6 +139,13 @@ ENGINES = {
             store="PLACE",
         ),
         Engine(
+            name="kairo",
+            title="kairo on SQLite",
+            env="kairo",
+            program="with_kairo.py",
+            open=lambda stack, folder: lambda world: {"ENGINE": str(world / "kairo.db")},
+        ),
+        Engine(
             name="script", title="a plain script under a supervisor", env="", program="with_script.py", open=_nothing
         ),
     )
@@ -201,6 +210,8 @@ def verdict_of(seen: Seen, arm: str, row: str) -> Verdict:
     """What one try amounts to."""
     if max(seen.happened.values(), default=0) > 1:
         return "twice"
+    if seen.lives.ends[-1] == STOPPED_EXIT:
+        return "told"
     if not seen.lives.finished:
         return "stuck"
     if not seen.right:

@@ -24,7 +24,8 @@ def results() -> Iterator[Result]:
 def cell(row: Row | None) -> str:
     if row is None:
         return "-"
-    mark = {"once": "", "told": ", parked, then resolved"}.get(row.verdict, f", **{row.verdict}**")
+    told = ", parked, then resolved" if row.ours else ", stopped for review"
+    mark = {"once": "", "told": told}.get(row.verdict, f", **{row.verdict}**")
     return f"{row.seen}{mark}; {row.good} of {row.tries}"
 
 
