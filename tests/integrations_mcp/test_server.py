@@ -36,7 +36,7 @@ class Shop:
         self.ran: list[Any] = []
         self.server: Any = Server("shop")
         self.inbox = Inbox(folder / "inbox.db")
-        self.fails = ""
+        self.fails, self.ran_on = "", False
         self.hold: asyncio.Event | None = None
         self.began, self.ended = asyncio.Event(), asyncio.Event()
 
@@ -46,8 +46,11 @@ class Shop:
             self.ran.append(amount)
             self.began.set()
             if self.hold is not None:
-                await self.hold.wait()
-                self.ended.set()
+                try:
+                    await self.hold.wait()
+                    self.ran_on = True
+                finally:
+                    self.ended.set()
             if self.fails == "on purpose":
                 raise ToolError("too much")
             if self.fails:
@@ -131,6 +134,7 @@ async def test_a_second_call_while_the_first_runs_is_told_so_and_the_first_runs_
         await first
     shop.hold.set()
     await shop.ended.wait()
+    assert shop.ran_on
     for _ in range(1000):  # until its result is stored
         failed, text = await call(shop, "pay", amount=5)
         if "in-progress" not in text:
