@@ -95,6 +95,8 @@ class SurefootPlugin(BasePlugin):
             ran = True
             result = await tool.run_async(args=arguments, tool_context=context)
             asked = context.actions.requested_tool_confirmations.pop(context.function_call_id, None)
+            if asked is not None:
+                context.actions.skip_summarization = None  # meant for ADK's own pause, which there will not be
             told = {name: getattr(context.actions, name, None) for name in ACTIONS}
             asks = None if asked is None else {"hint": asked.hint, "payload": asked.payload}
             return {"result": _plain(result), "told": {k: v for k, v in told.items() if v}, "asks": asks}
