@@ -146,8 +146,11 @@ def test_doctor_tells_what_a_waiting_run_waits_for_before_its_time(shop: Path, s
         until(lambda: sf.get("r1").status is RunStatus.WAITING, "the run to ask")
         (asked,) = sf.approvals()
         (found,) = json.loads(surefoot("doctor", "--json").out)["runs"]
+        done = surefoot("approve", asked.id, "--as", "ann")
+        until(lambda: sf.get("r1").status is RunStatus.SUCCEEDED, "the worker to go on with it")
     assert not found["attention"] and "it waits until" in found["why"] and "by ann" in found["why"]
     assert found["next"] == f"decide it: surefoot approve {asked.id}, or surefoot deny {asked.id} --why TEXT"
+    assert done.code == 0 and "next  run 'r1': a worker takes it" in done.out
 
 
 def test_doctor_lists_a_schedule_that_nobody_starts(shop: Path, surefoot: Callable[..., Ran]) -> None:

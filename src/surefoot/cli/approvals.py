@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from ..core.dispatch import Ready, ready_of
 from ..core.errors import ApprovalNotFound
 from ..runtime.decisions import ApprovalView
 from .desk import Desk
@@ -20,6 +21,7 @@ from .page import Page
 from .resolve import user_name
 from .shapes import ApprovalDecided, ApprovalRow, Approvals
 from .text import ago, moment
+from .worker import what_follows
 
 BY_WIDTH_MAX = 20
 ApprovalId = Annotated[
@@ -51,7 +53,14 @@ def decide(
         after = desk.sf.approve(view.id, who=name, digest=digest or view.digest, why=why)
     else:
         after = desk.sf.deny(view.id, who=name, why=why, digest=digest or view.digest)
-    return ApprovalDecided(approval=row_of(after), next=f"run {after.run!r} goes on where somebody runs it")
+    run = desk.store.find_run(after.run)
+    row = None if run is None else ready_of(run)
+    return ApprovalDecided(approval=row_of(after), next=f"run {after.run!r}: {_who_goes_on(desk, row)}")
+
+
+def _who_goes_on(desk: Desk, row: Ready | None) -> str:
+    """Whoever waits where the run was called, or a worker."""
+    return what_follows(desk, row) if row is not None and not row.owner else "it goes on where somebody runs it"
 
 
 def _find(desk: Desk, approval_id: str) -> ApprovalView:
