@@ -180,3 +180,26 @@ def test_a_row_that_names_no_boundary_of_this_agent_proves_nothing(folder: Path)
     assert run(["--row", "kill:effect:shop POST /refunds#1", "--out", ""]) == 7
     with pytest.raises(CrashtestError):
         charging(folder, "sound", only="refunds")
+
+
+@pytest.mark.parametrize(
+    ("row", "given", "words"),
+    [
+        ("kill:effect:shop POST /charges#1", ["--windows", "effect", "--lose-reply"], ["-- python a.py"]),
+        ("deploy:effect:shop POST /charges#1", ["--windows", "effect"], ["--deploy 'python a.py' 'python b.py'"]),
+        ("pause:effect:shop POST /charges#1", ["--restarts", "2"], ["--pause 0.2 ", "--restarts 2 ", "-- python a.py"]),
+    ],
+)
+def test_the_command_of_a_row_tests_the_same_agent_again(
+    folder: Path, capsys: pytest.CaptureFixture[str], row: str, given: list[str], words: list[str]
+) -> None:
+    """What was given on the command line and matters to the row is in it; what does not, is not."""
+    python = shlex.quote(sys.executable)
+    both = ["--deploy", f"{python} charging.py", f"{python} charging.py --new", "--pause", "0.2"]
+    run([*given, *both, "--row", row, "--out", "", "--json"])
+    (told,) = json.loads(capsys.readouterr().out)["rows"]
+    told = told["command"].replace(f"{sys.executable} charging.py --new", "python b.py")
+    told = told.replace(f"{sys.executable} charging.py", "python a.py")
+    assert all(word in told for word in words), told
+    assert told.startswith("surefoot crashtest ") and f"--row '{row}'" in told
+    assert ("--pause" in told) == row.startswith("pause") and ("--deploy" in told) == row.startswith("deploy")

@@ -128,6 +128,8 @@ def test_fork_is_for_python_scripts(tmp_path: Path) -> None:
             {"services": {"t": {"kind": "twin", "receiver": "stripe.v999", "env": {"SHOP_URL": ""}}}},
             "surefoot receivers",
         ),
+        ({"windows": ["during"]}, "windows are some of before, effect, read, recorded; found 'during'"),
+        ({"rows": ["thrice"]}, "rows are some of twice, .*; found 'thrice'"),
         ({"threshold": {"duplicate": 1}}, "threshold 'duplicate' is unknown"),
         ({"only": "("}, "is not a regular expression"),
         ({"rows": ["deploy"]}, "need the new command"),
@@ -212,5 +214,7 @@ def test_relative_paths_are_of_the_file(tmp_path: Path) -> None:
 
 
 def test_a_clean_run_whose_answer_is_wrong_already_is_told(tmp_path: Path) -> None:
-    with pytest.raises(CrashtestError, match="the answer of the clean run is wrong already"):
+    with pytest.raises(CrashtestError, match=r"wrong already: answer = 'order 82 is paid' is not found .*order 81"):
         charging(tmp_path, "sound", answer="order 82 is paid")
+    with pytest.raises(CrashtestError, match="wrong already: the check said no: it is Friday"):
+        charging(tmp_path, "sound", check=[sys.executable, "-c", "raise SystemExit('it is Friday')"])

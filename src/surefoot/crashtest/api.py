@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .config import DEFAULT_FILE, Words, load_config, make_config
+from .config import DEFAULT_FILE, Words, load_config, make_config, words_of
 from .judge import Verdict
 from .matrix import Result, run_matrix
 from .proxy import proxy_of
@@ -21,9 +22,9 @@ class Report:
     A row that could not be reached is warned about.
     """
 
-    def __init__(self, result: Result) -> None:
-        """Made by `crash` and by the fixture."""
-        self.result = result
+    def __init__(self, result: Result, options: Sequence[str] = (), command: Sequence[str] = ()) -> None:
+        """Made by `crash` and by the fixture; `options` and `command` are what the command line would need."""
+        self.result, self._options, self._command = result, options, command
 
     @property
     def headline(self) -> str:
@@ -91,7 +92,7 @@ class Report:
                 raise AssertionError(
                     f"{len(bad)} of {len(self.result.verdicts)} rows: {name}. {sentence(bad[0])}. "
                     f"The request:{request}\n"
-                    f"again: {command_of(bad[0].row, '')}"
+                    f"again: {command_of(bad[0].row, self._options, self._command)}"
                 )
 
     def _check_faults(self) -> None:
@@ -125,4 +126,7 @@ def crash(
     jobs = 1 if any(s.port for s in loaded.services.values()) else loaded.jobs or os.cpu_count() or 1
     with proxy_of(loaded) as proxied:
         only_row = None if row is None else parse_row(row)
-        return Report(run_matrix(loaded, only_row=only_row, proxied=proxied, disarmed=disarmed, jobs=jobs))
+        result = run_matrix(loaded, only_row=only_row, proxied=proxied, disarmed=disarmed, jobs=jobs)
+    options = [] if config is None else ["--config", str(file if file.is_absolute() else folder / file)]
+    options += [] if variant is None else ["--variant", variant]
+    return Report(result, options, words_of(command))

@@ -173,6 +173,9 @@ def make_config(
             )
         document = _over(document, known[variant])
     document = {**_over(document, changes or {}), "here": str(here)}
+    for key, known in (("windows", WINDOWS), ("rows", ROW_KINDS)):
+        if wrong := [each for each in document.get(key) or [] if each not in known]:
+            raise CrashtestError(f"{source}: {key} are some of {', '.join(known)}; found {wrong[0]!r}")
     try:
         config = msgspec.convert(document, Config)
     except msgspec.ValidationError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from .config import DEFAULT_FILE, Config, load_config, read_allowed
+from .config import DEFAULT_FILE, Config, load_config, read_allowed, words_of
 from .document import document, junit
 from .errors import BAD_INPUT, CROSSED, FINE, HARNESS_FAULT, CrashtestError
 from .judge import Verdict, crossed, judge
@@ -95,9 +94,15 @@ def crashtest(
     changes |= {"recording": str(Path(recorded).resolve()) if recorded else None}
     loaded = _load(config, variant, changes, asked)
     result, least = _test(loaded, row, smallest=smallest, keep=keep, disarm=disarm, as_json=as_json)
-    given = _given(config, variant, asked, command, deploy)
-    commands = {v.row.id: command_of(v.row, given) for v in result.verdicts}
-    _show(result, least, commands, out=out, as_json=as_json, given=given)
+    options = [] if config == Path(DEFAULT_FILE) else ["--config", str(config)]
+    named = {"--variant": variant, "--restarts": restarts, "--timeout": timeout, "--recording": recorded}
+    options += [str(word) for pair in named.items() if pair[1] is not None for word in pair]
+    options += [f"--{'' if fork else 'no-'}fork"] if fork is not None else []
+    options += [f"--{'' if proxy else 'no-'}proxy"] if proxy is not None else []
+    commands = {
+        v.row.id: _again(v.row, options, pause=pause, deploy=deploy, command=command or ()) for v in result.verdicts
+    }
+    _show(result, least, commands, out=out, as_json=as_json)
     if result.faults:
         return HARNESS_FAULT
     if len(result.unreached) == len(result.verdicts):
@@ -142,23 +147,18 @@ def _test(
             return result, minimise(result, run)
 
 
-def _given(
-    config: Path,
-    variant: str | None,
-    asked: Sequence[str],
-    command: Sequence[str] | None,
-    deploy: tuple[str, str] | None,
+def _again(
+    row: Row, options: Sequence[str], *, pause: float | None, deploy: tuple[str, str] | None, command: Sequence[str]
 ) -> str:
-    """The options that lead to the same agent again, with a space after each."""
-    words = [] if config == Path(DEFAULT_FILE) else ["--config", str(config)]
-    words += [] if variant is None else ["--variant", variant]
-    words += [] if deploy is None else ["--deploy", *deploy]
-    return "".join(f"{shlex.quote(word)} " for word in words)
+    """The command that runs this row alone, with those of the options given that matter to it."""
+    words = [*options]
+    words += ["--pause", f"{pause:g}"] if pause is not None and row.kind == "pause" else []
+    words += ["--deploy", *deploy] if deploy is not None and row.kind == "deploy" else []
+    started = command if deploy is None or row.kind == "deploy" else words_of(deploy[0])
+    return command_of(row, words, started)
 
 
-def _show(
-    result: Result, least: Smallest | None, commands: dict[str, str], *, out: str, as_json: bool, given: str
-) -> None:
+def _show(result: Result, least: Smallest | None, commands: dict[str, str], *, out: str, as_json: bool) -> None:
     shapes = document(result, commands)
     if least is not None:
         row = least.verdict.row

@@ -171,13 +171,18 @@ def complain(seen: Observed, config: Config) -> None:
             f"the clean run ended with exit code {last.exit_code}: {words}; it must end well when nobody kills it"
         )
     if seen.answer_right is False:
-        raise CrashtestError(
-            f"the answer of the clean run is wrong already: {seen.answer_words or 'the check said no'}"
-        )
+        raise CrashtestError(f"the answer of the clean run is wrong already: {_not_right(seen, config)}")
     if seen.still_running:
         raise CrashtestError(
             f"after the clean run its status says {seen.status!r}, which `running` matches; change one of them"
         )
+
+
+def _not_right(seen: Observed, config: Config) -> str:
+    if seen.checked:
+        return f"the check said no: {seen.answer_words or 'it printed nothing'}"
+    printed = seen.answer_words[-300:] or "nothing"
+    return f"answer = {config.answer!r} is not found in what it printed: {printed}; change one of them"
 
 
 def _no_requests(seen: Observed, config: Config, words: str) -> str:

@@ -40,7 +40,7 @@ class Life:
 class Observed:
     """One row as it happened. `answer_right` is None where nothing judges it; `status` is what its command said.
 
-    `missed` are the lives that had ended by themselves when our kill came.
+    `checked` says that the check command said no. `missed` are the lives that had ended before our kill.
     """
 
     row: Row
@@ -50,6 +50,7 @@ class Observed:
     struck: list[Struck] = field(default_factory=list[Struck])
     answer_right: bool | None = None
     answer_words: str = ""
+    checked: bool = False
     status: str | None = None
     still_running: bool = False
     strays: int = 0

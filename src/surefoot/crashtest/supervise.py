@@ -248,7 +248,7 @@ class RowRun:
         self._first_pid = 0
         if config.check is not None:
             code, words = self._aside(config.check)
-            seen.answer_right, seen.answer_words = code == 0, words
+            seen.answer_right, seen.answer_words, seen.checked = code == 0, words, code != 0
         if config.answer is not None and seen.answer_right is not False:
             last = seen.lives[-1].words if seen.lives else ""
             seen.answer_right = re.search(config.answer, last) is not None

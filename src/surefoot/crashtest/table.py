@@ -88,5 +88,7 @@ def _others(verdicts: list[Verdict]) -> Table:
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("recovers", justify="right", no_wrap=True)
     for verdict in verdicts:
-        table.add_row(verdict.row.id, Text(*mark(verdict)), f"{verdict.recover_seconds:.1f} s")
+        table.add_row(
+            verdict.row.id, Text(*mark(verdict)), f"{verdict.recover_seconds:.1f} s" if verdict.recover_seconds else ""
+        )
     return table

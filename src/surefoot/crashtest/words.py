@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
 
 from .judge import Verdict
 from .matrix import Result
@@ -141,6 +142,6 @@ def headline(result: Result) -> str:
     return f"{len(result.failing)} of {rows} rows fail. {told}. Here is the request:"
 
 
-def command_of(row: Row, given: str) -> str:
-    """The command that runs this row alone."""
-    return f"surefoot crashtest {given}--row '{row.id}'"
+def command_of(row: Row, options: Sequence[str] = (), command: Sequence[str] = ()) -> str:
+    """The command that runs this row alone, to paste into a shell."""
+    return shlex.join(["surefoot", "crashtest", *options, "--row", row.id, *(["--", *command] if command else [])])
