@@ -66,10 +66,10 @@ def section(one: Framework, result: Result) -> list[str]:
     for order in (SIX_ROWS, tuple(name for name in ROWS if name not in SIX_ROWS)):
         used = [name for name in order if any(name in rows for rows in groups.values())]
         lines += _grid(used, groups) if used else []
-    tests = {f: n for held in result.tests.values() for f, n in held.items()}
+    tests = [counts for held in result.tests.values() for counts in held.values()]
     if tests:
-        passed = sum(n[0] for n in tests.values())
-        lines += ["", f"Tests in its environment: {passed} passed, {sum(n[1] for n in tests.values())} failed."]
+        passed, failed = (sum(column) for column in zip(*tests, strict=True))
+        lines += ["", f"Tests in its environments: {passed} passed, {failed} failed."]
     return lines
 
 
