@@ -157,7 +157,7 @@ def others(result: Result) -> str:
         return ""
     lines = "".join(
         f'<tr><td><span class="tag {shade(v)}">{escape(mark(v)[0])}</span></td><td>{escape(sentence(v))}</td>'
-        f'<td class="number">{v.recover_seconds:.1f} s</td></tr>'
+        f'<td class="number">{f"{v.recover_seconds:.1f} s" if v.recover_seconds else ""}</td></tr>'
         for v in rows
     )
     return (

@@ -84,8 +84,11 @@ def happened(verdict: Verdict) -> str:
     if verdict.says_success:
         parts.append("and said success")
     if not parts:
-        asks = "stopped and asks a person" if verdict.asks else "came out as if nothing had been done to it"
-        return asks
+        if verdict.asks:
+            return "stopped and asks a person"
+        calls = "1 model call" if verdict.extra_model_calls == 1 else f"{verdict.extra_model_calls} model calls"
+        paid = f", and paid for {calls} again" if verdict.extra_model_calls else ""
+        return f"came out as if nothing had been done to it{paid}"
     return ", ".join(parts).replace(", and said", " and said")
 
 
@@ -137,7 +140,7 @@ def headline(result: Result) -> str:
         if some:
             text += f" {some} tested nothing: {result.unreached[0].row.id}: {result.unreached[0].unreached}."
         extra = max((v.extra_model_calls for v in result.verdicts), default=0)
-        return text + (f" At worst it paid for {extra} model calls again." if extra else "")
+        return text + (f" At worst it paid for {extra} model call{'s' * (extra > 1)} again." if extra else "")
     told = sentence(shown)
     return f"{len(result.failing)} of {rows} rows fail. {told}. Here is the request:"
 
