@@ -35,6 +35,10 @@ class PooledLink(Link):
             self.drop()
         return super().rows(statement, parameters)
 
+    def wire(self) -> Any:
+        self.drop()
+        return super().wire()
+
 
 @pytest.fixture
 def pooled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,15 +72,87 @@ def test_presence_says_nothing_behind_a_pooler(postgres_url: str) -> None:
         asker.close()
 
 
+PREPARED = b"SELECT name FROM pg_prepared_statements"
+
+
 def test_a_direct_connection_is_told_from_a_pooled_one(postgres_url: str) -> None:
     store = PostgresStore(postgres_url)
     assert not store.promise.pooled
     place = Place(lambda: store, fresh=lambda: place)
     one(store, place.start())
-    with psycopg.connect(postgres_url) as db:
-        prepared = b"SELECT count(*) FROM pg_prepared_statements"
-        assert db.execute(prepared).fetchone() == (0,)
     for _ in range(20):
         one(store, place.append(f"s{next(place.stamps)}"))
-    assert store._writer.rows(prepared)[0] == (0,), "a pooler would lose prepared statements"
+    assert store._often["append_here"].name.decode() in prepared_by(store), "its session stays, so it is used"
+    store.close()
+
+
+@pytest.mark.usefixtures("pooled")
+def test_behind_a_pooler_no_statement_is_prepared(postgres_url: str) -> None:
+    store = PostgresStore(postgres_url)
+    place = Place(lambda: store, fresh=lambda: place)
+    one(store, place.start())
+    link = store._writer
+    assert isinstance(link, PooledLink)
+    link.drop = lambda: None  # type: ignore[method-assign]
+    for _ in range(20):
+        one(store, place.append(f"s{next(place.stamps)}"))
+    assert not prepared_by(store), "the next statement may meet another session"
+    store.close()
+
+
+@pytest.mark.parametrize("forget", [b"DEALLOCATE ALL", b"DISCARD ALL"])
+def test_a_pooler_that_nobody_noticed_costs_a_statement_and_no_write(forget: bytes, postgres_url: str) -> None:
+    store = PostgresStore(postgres_url)
+    place = Place(lambda: store, fresh=lambda: place)
+    one(store, place.start())
+    one(store, place.append("before"))
+    store._writer.connect().execute(forget)
+    one(store, place.append("after"))
+    one(store, place.append("later"))
+    found = store.read_run("r")
+    assert found is not None
+    assert [entry.slot for entry in found[1]] == ["before", "after", "later"]
+    assert not prepared_by(store), "from now on each statement is sent whole"
+    store.close()
+
+
+def test_a_statement_that_another_prepared_in_this_session_is_the_same_one(postgres_url: str) -> None:
+    store = PostgresStore(postgres_url)
+    place = Place(lambda: store, fresh=lambda: place)
+    one(store, place.start())
+    link, statement = store._writer, store._often["append_here"]
+    link.connect().pgconn.prepare(statement.name, statement.text)
+    one(store, place.append("slot"))
+    found = store.read_run("r")
+    assert found is not None
+    assert [entry.slot for entry in found[1]] == ["slot"]
+    store.close()
+
+
+def prepared_by(store: PostgresStore) -> set[str]:
+    """The statements of the writer's present session."""
+    cursor = store._writer.connect().execute(PREPARED)
+    return {name for (name,) in cursor.fetchall()}
+
+
+def test_a_session_without_the_settings_of_ours_is_not_appended_to_as_if_it_had_them(postgres_url: str) -> None:
+    """A pooler that nobody noticed may give a session whose commits do not wait for the disk."""
+    store = PostgresStore(postgres_url)
+    place = Place(lambda: store, fresh=lambda: place)
+    one(store, place.start())
+    one(store, place.append("before"))
+    store._writer.connect().execute(b"SET synchronous_commit = off")
+    sent: list[Any] = []
+    send = store._send
+
+    def record(statement: Any, values: Any) -> Any:
+        sent.append(next(name for name, known in store._often.items() if known is statement))
+        return send(statement, values)
+
+    store._send = record  # type: ignore[method-assign]
+    one(store, place.append("after"))
+    assert sent == ["append_here", "append_entry"], "the function sees to it that its own commit is durable"
+    found = store.read_run("r")
+    assert found is not None
+    assert [entry.slot for entry in found[1]] == ["before", "after"]
     store.close()

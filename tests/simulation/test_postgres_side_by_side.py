@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from surefoot.core.errors import CommitUnknown
 from surefoot.core.writes import Write
 from surefoot.stores.postgres.store import PostgresStore
 from surefoot.testing.postgres import PrivatePostgres
+from tests.postgres.test_remembered import NOT_DONE, arrive
 from tests.simulation.test_stores_side_by_side import (
     SEEN,
     InDoubt,
@@ -98,15 +98,15 @@ class UnsurePostgres(PostgresStore):
             self.arrive()
         return answers
 
-    def _send(self, statement: Any, parameters: Any) -> Any:
+    def _send(self, statement: Any, values: Any) -> Any:
         if not self.plan:
-            return super()._send(statement, parameters)
+            return super()._send(statement, values)
         if self.plan[0] == "applied":
-            value = super()._send(statement, parameters)
-            if value is None or value is False:
+            value = super()._send(statement, values)
+            if value in NOT_DONE:
                 return value  # something had moved: the attempt after this one will be applied
         else:
-            self.late.append((statement, parameters))
+            self.late.append((statement, values))
         self.plan.pop(0)
         raise CommitUnknown("planned")
 
@@ -114,10 +114,9 @@ class UnsurePostgres(PostgresStore):
         """What was under way reaches the server now."""
         late, self.late = self.late, []
         with psycopg.connect(URL[0], autocommit=True) as db:
-            for statement, parameters in late:
-                with suppress(psycopg.errors.UniqueViolation):
-                    row = db.execute(statement, parameters).fetchone()
-                    assert parameters == () or row in ((None,), (False,)), f"a late message was applied: {parameters}"
+            for statement, values in late:
+                answer = arrive(db, statement, values)
+                assert not values or answer in NOT_DONE, f"a late message was applied: {values}"
                 SEEN["message", "arrived late"] += 1
 
 

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Confirmed(Generic[R]):
+class Confirmed(msgspec.Struct, Generic[R], frozen=True, kw_only=True, eq=False):
     """It happened; `receipt` is the proof, `effect` is the key under which it stands, `code` can undo it."""
 
     receipt: R
     effect: str
     name: str = ""
-    code: Any = field(default=None, repr=False, compare=False)
+    code: Any = None
+
+    def __eq__(self, other: object) -> bool:
+        """Equal to what says the same; who can undo it is no part of that."""
+        if not isinstance(other, Confirmed):
+            return NotImplemented
+        theirs = cast("Confirmed[Any]", other)
+        return (self.receipt, self.effect, self.name) == (theirs.receipt, theirs.effect, theirs.name)
+
+    def __hash__(self) -> int:
+        """Of the same; TypeError if the receipt has no hash."""
+        return hash((self.receipt, self.effect, self.name))
+
+    def __repr__(self) -> str:
+        """Without the code."""
+        return f"Confirmed(receipt={self.receipt!r}, effect={self.effect!r}, name={self.name!r})"
 
 
 class InDoubt(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,8 +12,6 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields as dataclass_fields
-from dataclasses import is_dataclass
 from enum import Enum
 from typing import Any, cast
 
@@ -62,8 +60,10 @@ _decode_any = msgspec.json.Decoder().decode
 def _field_names(value: Any) -> list[str] | None:
     if isinstance(value, msgspec.Struct):
         return list(value.__struct_fields__)
-    if is_dataclass(value):
-        return [field.name for field in dataclass_fields(value)]
+    if hasattr(value, "__dataclass_fields__"):
+        from dataclasses import fields  # late: it takes long to load
+
+        return [field.name for field in fields(value)]
     kind = cast("Any", type(value))
     if hasattr(kind, "model_fields"):
         return list(kind.model_fields)

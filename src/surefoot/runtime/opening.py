@@ -6,7 +6,6 @@ password, missing rights, a newer schema) no waiting mends, so that ends a waiti
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -16,11 +15,11 @@ from ..core.errors import StoreRefused, StoreUnreachable, UsageError
 from ..stores.base import Store
 from ..stores.memory import MemoryStore
 from .clock import Clock, SystemClock, random_number
+from .ending import warn
 
 WAIT_SECONDS_MIN, WAIT_SECONDS_MAX = 0.2, 5.0
 ALMOST_URLS = ("sqlite:", "postgres:", "postgresql:")
 _patient: ContextVar[Clock | None] = ContextVar("surefoot_patient", default=None)
-log = logging.getLogger("surefoot")
 
 
 def open_store(url: str | os.PathLike[str]) -> Store:
@@ -70,11 +69,11 @@ def _once_there(open_it: Callable[[], Store], clock: Clock) -> Store:
             store = open_it()
         except StoreUnreachable as error:
             if not waited:
-                log.warning("%s. Waiting for it", error)
+                warn("%s. Waiting for it", error)
             waited = True
             clock.sleep(seconds * (0.5 + random_number() / 2))
             seconds = min(seconds * 2, WAIT_SECONDS_MAX)
         else:
             if waited:
-                log.warning("the store is there")
+                warn("the store is there")
             return store

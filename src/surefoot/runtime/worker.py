@@ -27,7 +27,7 @@ from ..stores.base import Rings
 from .clock import random_number
 from .engine import EVERYTHING, Engine
 from .hands import Loop, Threads
-from .reaper import Reaper
+from .reaper import Lookout, Reaper
 from .runner import Claim, Runner
 from .schedules import Alarm
 from .step import Workflow, all_workflows, the_only
@@ -87,6 +87,7 @@ class Worker:
         self.served = Served(queues=tuple(check_id(n, "a queue's name") for n in names), workflows=tuple(self._code))
         self._concurrency = concurrency
         self._reaper = Reaper(engine)
+        self._lookout = Lookout(engine, self._reaper, self.ring)
         self._alarm = Alarm(engine)
         self._threads, self._loop = Threads(), Loop()
         self._active: dict[str, Run] = {}
@@ -118,6 +119,7 @@ class Worker:
             raise
         finally:
             self._unhear()
+            self._lookout.stop()
             self._engine.listeners.discard(self.ring)
             self._runner.workers.discard(self)
             self._threads.close()
@@ -132,6 +134,7 @@ class Worker:
         self._engine.listeners.add(self.ring)
         if isinstance(self._engine.store, Rings):
             self._unhear = self._engine.store.hear(self.ring)
+        self._lookout.start()
         self._switch.enter()
 
     def start(self) -> Self:

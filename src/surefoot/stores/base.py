@@ -92,6 +92,18 @@ class HasTerms(Protocol):
 
 
 @runtime_checkable
+class Watches(Protocol):
+    """A store that can tell the end of a process in the moment in which it ends."""
+
+    def await_end(self, owner_id: int) -> bool | None:
+        """Wait for it: True as soon as that owner is gone, False if it is not after a second, None if nobody knows.
+
+        One thread at a time; what is told may only hasten a look.
+        """
+        ...
+
+
+@runtime_checkable
 class Rings(Protocol):
     """A store that can wake workers of other processes. A hint: all of them lost, a worker polls."""
 

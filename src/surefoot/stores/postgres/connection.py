@@ -1,7 +1,8 @@
 """One connection at a time, replaced when it breaks; and what an error says about a commit.
 
-Nothing of a session is relied on between two statements (no prepared statements, no settings, no open transaction), so
-a transaction pooler may stand in between, and a replaced connection goes on where the last one stopped.
+Nothing of a session is relied on between two statements (no settings, no open transaction; a prepared statement only
+where the session is known to stay), so a transaction pooler may stand in between, and a replaced connection goes on
+where the last one stopped.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ...core.errors import NotCommitted, StoreError, StoreRefused, StoreUnreacha
 from ..queries import load_queries
 from .place import Address
 from .report import Promise
+from .wire import Wire
 
 Rows = list[tuple[Any, ...]]
 RECONNECT_SECONDS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 2.0, 2.0, 2.0, 3.0, 3.0, 4.0)
@@ -62,6 +64,8 @@ class Link:
         self._closing = closing
         self._connection: psycopg.Connection[Any] | None = None
         self._warnings: list[str] = []
+        self._wire: Wire | None = None
+        self._settings = b""
 
     def connect(self) -> psycopg.Connection[Any]:
         """The connection; one attempt to make it if there is none. Raises psycopg.Error."""
@@ -70,8 +74,16 @@ class Link:
             self.drop()
             db = psycopg.connect(self.address.conninfo, autocommit=True, prepare_threshold=None)
             db.add_notice_handler(self._noticed)
+            if self._settings:
+                db.execute(self._settings)
             self._connection = db
         return db
+
+    def stay(self, settings: str) -> None:
+        """From now on a session has these settings, and may prepare: it has been seen that no pooler stands between."""
+        self._settings = settings.encode()
+        if self._connection is not None:
+            self._connection.execute(self._settings)
 
     def get(self) -> psycopg.Connection[Any]:
         """The connection, tried for with back-off while the server is away; Unreachable when it stays away."""
@@ -101,6 +113,13 @@ class Link:
         cursor.execute(statement, parameters)
         return cursor.fetchall()
 
+    def wire(self) -> Wire:
+        """The connection, for statements that are sent often."""
+        connection = self.get()
+        if self._wire is None:
+            self._wire = Wire(connection, prepares=bool(self._settings))
+        return self._wire
+
     def is_alive(self) -> bool:
         """False once the server has closed this connection; asks nobody."""
         db = self._connection
@@ -116,7 +135,7 @@ class Link:
     def drop(self) -> None:
         """Close it, whatever its state; the next use makes another."""
         db, self._connection = self._connection, None
-        self._warnings = []
+        self._warnings, self._wire = [], None
         if db is not None:
             db.close()
 

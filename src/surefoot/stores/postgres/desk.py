@@ -45,14 +45,17 @@ def _held(served: Served) -> dict[str, Any]:
     }
 
 
-def ready_rows(read: Read, served: Served, now: float, limit: int, last_keys: dict[str, str]) -> list[Ready]:
+def ready_rows(
+    read: Read, served: Served, now: float, limit: int, last_keys: dict[str, str]
+) -> tuple[list[Ready], list[tuple[Any, ...]]]:
     """Ready rows: the foremost of each queue, and some of each key, so that one busy key cannot hide the others.
 
-    `last_keys` remembers where the last look at a queue's keys ended; the next one goes on from there.
+    With them, as rows of `load_runs`, the runs of those that were found at once. `last_keys` remembers where the last
+    look at a queue's keys ended; the next one goes on from there.
     """
     held = _held(served)
-    asked = {"queues": list(served.queues), "limit": limit, "now": now, **held}
-    found = {row[0]: row_of(row) for row in read("find_ready", asked)}
+    answer = read("find_ready", {"queues": list(served.queues), "limit": limit, "now": now, **held})
+    found = {row[0]: row_of(row[:9]) for row in answer}
     for queue in served.queues:
         if sum(row.queue == queue for row in found.values()) < limit:
             continue
@@ -62,7 +65,7 @@ def ready_rows(read: Read, served: Served, now: float, limit: int, last_keys: di
         keys = {row[4] for row in behind}
         last_keys[queue] = max(keys) if len(keys) == KEYS_MAX else ""
         found.update((row[0], row_of(row)) for row in behind)
-    return list(found.values())
+    return list(found.values()), [(row[0], *row[9:]) for row in answer]
 
 
 class PostgresBoard:

@@ -29,6 +29,8 @@ PATIENCE = {
     "tcp_user_timeout": "30000",
     "target_session_attrs": "read-write",
 }
+# Whatever PGCLIENTENCODING says: values are sent as they are kept.
+SPOKEN = {"client_encoding": "UTF8"}
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +65,9 @@ def read_url(url: str, schema: str | None = None) -> Address:
             f"{schema!r} cannot be a store's schema; expected lower-case letters, digits and _, not beginning with pg_"
         )
     options = {name: value for name, value in given if name != SCHEMA_PARAMETER}
-    conninfo = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode({**PATIENCE, **options}, safe="/"), ""))
+    conninfo = urlunsplit(
+        ("postgresql", parts.netloc, parts.path, urlencode({**PATIENCE, **options, **SPOKEN}, safe="/"), "")
+    )
     login, _, hosts = parts.netloc.rpartition("@")
     user, _, password = login.partition(":")
     secrets = {password, unquote(password), *(options.get(name, "") for name in SECRET_PARAMETERS)} - {""}

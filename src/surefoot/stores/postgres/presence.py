@@ -54,3 +54,29 @@ class Presence:
         self._owners.clear()
         self._held.clear()
         self._link.drop()
+
+
+class Watch:
+    """Waits for the end of others, on a connection of its own. Not for two threads at once."""
+
+    def __init__(self, link: Link, queries: dict[str, str], *, pooled: bool) -> None:
+        """`link` belongs to this object alone."""
+        self._link, self._queries, self._pooled = link, queries, pooled
+        if not pooled:
+            link.stay(queries["patient"])
+
+    def await_end(self, owner_id: int) -> bool | None:
+        """True as soon as that owner's mark is dropped, False if it is held for a second, None if nobody knows."""
+        if self._pooled:
+            return None
+        try:
+            self._link.connect()
+            return self._link.rows(self._queries["await_end"], {"id": str(owner_id), "number": owner_id})[0][0]
+        except psycopg.Error as error:
+            if not error.sqlstate:
+                self._link.drop()
+            return None
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        self._link.drop()

@@ -2,12 +2,25 @@
 
 -- name: append_entry
 -- One entry of one run; false if the run is no longer what was seen.
-SELECT {schema}.append_entry(%b::bigint, %b::bytea, %b::integer, %b::smallint, %b::integer, %b::bigint, %b::text,
-    %b::bytea, %b::bytea, %b::bytea, %b::bytea, %b::text);
+SELECT {schema}.append_entry(%(run)b::bigint, %(seen)b::bytea, %(seq)b::integer, %(kind)b::smallint,
+    %(attempts)b::integer, %(at_ms)b::bigint, %(slot)b::text, %(args_digest)b::bytea, %(preview)b::bytea,
+    %(value)b::bytea, %(digest)b::bytea, %(timeline)b::text);
+
+-- name: append_here
+-- The same without a function, which takes a third longer: for a session of our own, whose settings it looks at, since
+-- a pooler that nobody noticed may have given another. One row if it was done.
+WITH held AS (
+    SELECT FROM {schema}.runs r WHERE r.num = %(run)b::bigint AND r.digest = %(seen)b::bytea
+    AND substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) = %(timeline)b::text
+    AND current_setting('synchronous_commit') IN ('on', 'remote_apply') FOR UPDATE)
+INSERT INTO {schema}.entries (run, seq, kind, attempts, at_ms, slot, args_digest, preview, value, digest)
+SELECT %(run)b::bigint, %(seq)b::integer, %(kind)b::smallint, %(attempts)b::integer, %(at_ms)b::bigint, %(slot)b::text,
+    %(args_digest)b::bytea, %(preview)b::bytea, %(value)b::bytea, %(digest)b::bytea FROM held
+RETURNING true;
 
 -- name: save
 -- A batch; the numbers of its new runs, or NULL if anything is no longer what was seen.
-SELECT {schema}.save(timeline => %(timeline)b::text, {arguments});
+SELECT {schema}.save(timeline => %b::text, {arguments});
 
 -- name: term
 -- The last term that was noted (number -1: none yet), and whether this is still the server that it was noted on.
@@ -51,8 +64,11 @@ SELECT set_config('synchronous_commit', CASE WHEN current_setting('synchronous_c
     THEN 'remote_apply' ELSE 'on' END, true), pg_logical_emit_message(true, 'surefoot', ''::text);
 
 -- name: find_ready
--- Of each queue the foremost rows that nobody has, and those that slept until now, which this worker can run.
-SELECT r.* FROM unnest(%(queues)b::text[]) AS asked (queue) CROSS JOIN LATERAL (
+-- Of each queue the foremost rows that nobody has, and those that slept until now, which this worker can run; each with
+-- its run and the last entry of its journal.
+SELECT q.run, q.queue, q.workflow, q.version, q.key, q.priority, q.since, q.due_at, q.owner,
+    r.num, r.record, r.digest, r.status, e.seq, e.digest
+FROM unnest(%(queues)b::text[]) AS asked (queue) CROSS JOIN LATERAL (
     (SELECT run, queue, workflow, version, key, priority, since, due_at, owner FROM {schema}.queue q
     WHERE q.owner = 0 AND q.due_at = 0 AND q.queue = asked.queue
     AND (q.workflow, q.version) IN (SELECT * FROM unnest(%(workflows)b::text[], %(versions)b::text[]))
@@ -61,7 +77,10 @@ SELECT r.* FROM unnest(%(queues)b::text[]) AS asked (queue) CROSS JOIN LATERAL (
     (SELECT run, queue, workflow, version, key, priority, since, due_at, owner FROM {schema}.queue q
     WHERE q.owner = 0 AND q.due_at > 0 AND q.due_at <= %(now)b::double precision AND q.queue = asked.queue
     AND (q.workflow, q.version) IN (SELECT * FROM unnest(%(workflows)b::text[], %(versions)b::text[]))
-    ORDER BY q.due_at LIMIT %(limit)b::bigint)) AS r;
+    ORDER BY q.due_at LIMIT %(limit)b::bigint)) AS q
+JOIN {schema}.runs r ON r.id = q.run
+LEFT JOIN LATERAL (
+    SELECT seq, digest FROM {schema}.entries WHERE run = r.num ORDER BY seq DESC LIMIT 1) AS e ON true;
 
 -- name: find_ready_of_keys
 -- Of a queue the foremost rows of the next keys behind this one, so that one busy key cannot hide the others.
@@ -195,6 +214,10 @@ SELECT pg_try_advisory_xact_lock_shared(hashtextextended('surefoot {schema} ' ||
     SELECT FROM {schema}.owners
     WHERE id = %(number)b::bigint AND (NOT marked OR saved_at <= pg_postmaster_start_time()));
 
+-- name: await_end
+-- Wait until nobody holds this owner's mark, but no longer than a second.
+SELECT {schema}.await_end(hashtextextended('surefoot {schema} ' || %(id)b::text, 0), %(number)b::bigint);
+
 -- name: settings
 -- What the server promises; the last column differs from the pid of the connection behind a pooler.
 SELECT current_setting('server_version_num')::integer, current_setting('server_version'),
@@ -257,6 +280,19 @@ CREATE SCHEMA IF NOT EXISTS {schema};
 -- name: record_migration
 -- This one has been applied.
 INSERT INTO {schema}.migrations (number) VALUES (%b::integer);
+
+-- name: stay
+-- For a session of our own: every commit waits for the disk, no lock is waited for without end, and a prepared statement
+-- has one plan, by an index even where a table is small today, since it is kept while the table grows. (What has no index
+-- looks dear then, and would be compiled each time.)
+SELECT set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') = 'remote_apply'
+    THEN 'remote_apply' ELSE 'on' END, false), set_config('lock_timeout', '10s', false),
+    set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false),
+    set_config('jit', 'off', false);
+
+-- name: patient
+-- For a session of our own that waits longer than an administrator may want statements to.
+SET statement_timeout = 0;
 
 -- name: listen
 -- Hear of runs that become ready; the channel bears the schema's name.

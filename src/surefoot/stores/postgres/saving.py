@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 from ...core.journal import Entry
@@ -9,6 +10,7 @@ from ..base import Overlay
 from ..records import sealed
 from .desk import columns_of
 from .sight import SeenRun, Sight, changes_records
+from .wire import Statement, statement_of
 
 # What each argument of `save` is, in the order of the function's own list.
 TYPES = {
@@ -114,6 +116,11 @@ GROUPS = {
     ),
 }
 
+APPEND = (
+    *("run", "seen", "seq", "kind", "attempts", "at_ms", "slot", "args_digest", "preview", "value", "digest"),
+    "timeline",
+)
+
 
 def encode_text(text: str) -> bytes:
     """Text that PostgreSQL's own text type could refuse."""
@@ -216,19 +223,22 @@ class Saving:
         """Which arguments it needs."""
         return frozenset(self._rows)
 
-    def arguments(self) -> dict[str, list[Any]]:
-        """The arrays, by the argument's name."""
-        arrays: dict[str, list[Any]] = {}
-        for group, rows in self._rows.items():
-            for name, column in zip(GROUPS[group], zip(*rows, strict=True), strict=True):
-                arrays[name] = list(column)
-        return arrays
+    def parameters(self, timeline: str) -> list[Any]:
+        """The arguments, in the order of `save_statement`."""
+        columns = [zip(*self._rows[group], strict=True) for group in GROUPS if group in self._rows]
+        return [timeline, *chain.from_iterable(columns)]
 
 
-def save_statement(template: str, groups: frozenset[str]) -> str:
+def save_statement(template: str, groups: frozenset[str]) -> Statement:
     """The call of `save` with the arguments of these groups alone."""
     names = [name for group in GROUPS if group in groups for name in GROUPS[group]]
-    return template.replace("{arguments}", ", ".join(f"{name} => %({name})b::{TYPES[name]}[]" for name in names))
+    return statement_of(template.replace("{arguments}", ", ".join(f"{name} => %b::{TYPES[name]}[]" for name in names)))
+
+
+def append_parameters(seen: SeenRun, entry: Entry, timeline: str) -> dict[str, Any]:
+    """The arguments of `append_entry` and `append_here`, by their names and in the order of the first."""
+    run, *rest = entry_row(seen.num, entry)
+    return dict(zip(APPEND, (run, seen.digest, *rest, timeline), strict=True))
 
 
 def lone_entry(sight: Sight, overlay: Overlay) -> tuple[SeenRun, Entry] | None:

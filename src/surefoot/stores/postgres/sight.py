@@ -132,11 +132,7 @@ class Sight:
             self.runs.update({name: found.get(name) for name in missing})
 
     def _fetch_runs(self, names: list[str]) -> dict[str, SeenRun]:
-        found: dict[str, SeenRun] = {}
-        for name, num, content, digest, status, seq, link in self._read("load_runs", (names,)):
-            head = first_head(name) if seq is None else Head(seq + 1, link)
-            found[name] = SeenRun(num, open_run(name, content, digest, status), digest, head)
-        return found
+        return _seen(self._read("load_runs", (names,))) if names else {}
 
     def _look_up_effects(self, keys: Iterable[str]) -> None:
         missing: list[str] = []
@@ -203,10 +199,10 @@ class Sight:
 
     def load_ready(self, served: Served, now: float, limit: int) -> list[Ready]:
         """Rows that nobody has; their runs are read along, and count as seen once they are asked for."""
-        rows = ready_rows(self._read, served, now, limit, self._memory.last_keys)
-        names = [row.run_id for row in rows if row.run_id not in self.runs]
-        if names:
-            self._at_hand.update(self._fetch_runs(names))
+        rows, runs = ready_rows(self._read, served, now, limit, self._memory.last_keys)
+        self._at_hand.update(_seen(runs))
+        lacking = [row.run_id for row in rows if row.run_id not in self._at_hand and row.run_id not in self.runs]
+        self._at_hand.update(self._fetch_runs(lacking))
         return rows
 
     def load_taken(self, queues: tuple[str, ...]) -> list[Ready]:
@@ -241,6 +237,14 @@ class Sight:
             return True
         supposed = [key for key, seen in self.effects.items() if seen is None and key not in overlay.effects]
         return bool(supposed) or any(seen is None and name not in overlay.runs for name, seen in self.runs.items())
+
+
+def _seen(rows: Iterable[tuple[Any, ...]]) -> dict[str, SeenRun]:
+    found: dict[str, SeenRun] = {}
+    for name, num, content, digest, status, seq, link in rows:
+        head = first_head(name) if seq is None else Head(seq + 1, link)
+        found[name] = SeenRun(num, open_run(name, content, digest, status), digest, head)
+    return found
 
 
 def changes_records(overlay: Overlay) -> bool:

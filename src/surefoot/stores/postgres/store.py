@@ -42,15 +42,32 @@ from .connection import (
 )
 from .desk import PostgresBoard
 from .place import read_url
-from .presence import Presence
-from .saving import Saving, decode_text, entry_row, lone_entry, save_statement
+from .presence import Presence, Watch
+from .saving import Saving, append_parameters, decode_text, lone_entry, save_statement
 from .schema import check_schema
 from .sight import Memory, Sight, changes_records, remember
+from .wire import Statement, as_bigints, as_bool, statement_of
 
 R = TypeVar("R", Run, Effect)
 ATTEMPTS_MAX = 40
 LOCK_WAITS_MAX = 3
 READ_TRIES = 3
+OFTEN = (
+    *("append_entry", "append_here", "load_runs", "load_effects", "load_owners", "load_mail", "load_queue"),
+    *(
+        "settle",
+        "begin_term",
+        "find_ready",
+        "find_ready_of_keys",
+        "find_taken",
+        "find_owners",
+        "next_due",
+        "is_gone",
+        "tell_time",
+    ),
+)
+"""Statements that each step, claim or look pays for, all of which find their rows by an index without knowing the
+values; they are prepared. (A status that is a value is no reason for PostgreSQL to use an index of unfinished runs.)"""
 LEASE_BOOT = "postgresql"
 """Leases run on the database's clock, which goes on through restarts and failovers: there is only one boot."""
 
@@ -62,7 +79,8 @@ class PostgresStore:
         """Open the store, making its schema if there is none; raises StoreRefused. See `place.read_url`."""
         self._address = read_url(url, schema)
         self._queries = queries_for(self._address.schema)
-        self._saves: dict[frozenset[str], str] = {}
+        self._often = {name: statement_of(self._queries[name]) for name in OFTEN}
+        self._saves: dict[frozenset[str], Statement] = {}
         self.lease_boot = LEASE_BOOT
         self._pid = os.getpid()
         self._closing = threading.Event()
@@ -74,6 +92,9 @@ class PostgresStore:
             connect_first(self._writer)
             self.promise = read_promise(self._writer, self._queries)
             check_schema(self._writer, self._queries)
+            if not self.promise.pooled:
+                self._writer.stay(self._queries["stay"])
+                self._reader.stay(self._queries["stay"])
         except psycopg.Error as error:
             self._writer.drop()
             raise refused(self._address, error) from None
@@ -85,6 +106,7 @@ class PostgresStore:
         self.board: Board = PostgresBoard(self._rows_of)
         presence = Link(self._address, self._closing)
         self._presence = Presence(presence, self._queries, pooled=self.promise.pooled)
+        self._watch = Watch(Link(self._address, self._closing), self._queries, pooled=self.promise.pooled)
         self._bell = Bell(self._address, self._closing, self._queries)
         for loss in self.promise.losses():
             logging.getLogger("surefoot").warning("%s: %s", self._address.shown, loss)
@@ -151,24 +173,18 @@ class PostgresStore:
             return None
         if not (overlay.entries or changes_records(overlay)):
             if again:
-                self._send(self._queries["settle"], ())
+                self._send(self._often["settle"], ())
             remember(self._memory, sight, overlay, {}, {})
             return answers
         lone = lone_entry(sight, overlay)
         nums: list[int] | None
+        saving = None
         if lone is not None:
-            seen, entry = lone
-            saving = None
-            row = entry_row(seen.num, entry)
-            nums = (
-                []
-                if self._send(self._queries["append_entry"], (row[0], seen.digest, *row[1:], self._timeline))
-                else None
-            )
+            nums = self._append(append_parameters(*lone, self._timeline), fresh=fresh)
         else:
             marked = {owner_id for owner_id in overlay.owners if self._presence.marked(owner_id)}
             saving = Saving(sight, overlay, marked)
-            nums = self._send(self._save_for(saving.groups()), {**saving.arguments(), "timeline": self._timeline})
+            nums = self._save(saving)
         if nums is None:
             return None
         new = dict(zip(saving.new_runs, nums, strict=True)) if saving else {}
@@ -183,25 +199,29 @@ class PostgresStore:
             number, noticed_at, lost_since, timeline, unchanged = self._read_to_decide("term", ())[0]
             if unchanged:
                 break
-            if self._send_rows(self._queries["begin_term"], (number + 1,)) and number >= 0:
+            begin = self._often["begin_term"]
+            if self._send(begin, begin.write_down((number + 1,))) and number >= 0:
                 logging.getLogger("surefoot").warning("%s: %s", self._address.shown, FAILED_OVER)
         if number != self.term.number:
             self._memory.forget()
         self._timeline = timeline
         self.term = Term(number=number, noticed_at=noticed_at, lost_since=lost_since)
 
-    def _save_for(self, groups: frozenset[str]) -> str:
+    def _append(self, parameters: dict[str, Any], *, fresh: bool) -> list[int] | None:
+        statement = self._often["append_entry" if fresh or self.promise.pooled else "append_here"]
+        values = statement.write_down(parameters)
+        return [] if as_bool(self._send(statement, values)) else None
+
+    def _save(self, saving: Saving) -> list[int] | None:
+        groups = saving.groups()
         statement = self._saves.get(groups)
         if statement is None:
             statement = self._saves[groups] = save_statement(self._queries["save"], groups)
-        return statement
+        values = statement.write_down(saving.parameters(self._timeline))
+        return as_bigints(self._send(statement, values))
 
-    def _send(self, statement: Any, parameters: Any) -> Any:
-        """The one value that a writing statement answers; see `_send_rows`."""
-        return self._send_rows(statement, parameters)[0][0]
-
-    def _send_rows(self, statement: Any, parameters: Any) -> Rows:
-        """The rows that a writing statement answers; its commit has three outcomes (R10).
+    def _send(self, statement: Statement, values: Sequence[bytes]) -> bytes | None:
+        """The one value that a writing statement answers; its commit has three outcomes (R10).
 
         psycopg.Error: certainly rolled back. CommitUnknown: anything else, an interrupt and a warning included.
         """
@@ -211,7 +231,7 @@ class PostgresStore:
         link.get()
         link.warning()
         try:
-            rows = link.rows(statement, parameters)
+            answer = link.wire().call(statement, values)
         except Unreachable:
             raise
         except psycopg.Error as error:
@@ -225,7 +245,7 @@ class PostgresStore:
         warning = link.warning()
         if warning:
             raise CommitUnknown(f"{self._address.shown} warned at commit: {warning}")
-        return rows
+        return answer
 
     def _read_to_decide(self, query: str, parameters: Any) -> Rows:
         """Rows that a decision rests on; read again through another connection if this one breaks."""
@@ -234,9 +254,12 @@ class PostgresStore:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def _read(self, link: Link, query: str, parameters: Any) -> Rows:
-        last = ""
+        last, often = "", self._often.get(query)
+        values = often.write_down(parameters) if often is not None else []
         for _ in range(READ_TRIES):
             try:
+                if often is not None:
+                    return link.wire().rows(often, values)
                 return link.rows(self._queries[query], parameters)
             except psycopg.Error as error:
                 last = self._address.scrub(str(error))
@@ -336,6 +359,14 @@ class PostgresStore:
             return bool(self._rows_of("is_gone", {"id": str(owner_id), "number": owner_id})[0][0])
         except StoreError:
             return False
+
+    def await_end(self, owner_id: int) -> bool | None:
+        """Wait for the end of another process, on a connection of its own; see `stores.base.Watches`."""
+        self._check_process()
+        ended = self._watch.await_end(owner_id)
+        if self._closing.is_set():
+            self._watch.close()
+        return ended
 
     def hear(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Wake-ups from all processes that use this schema; see `stores.base.Rings`."""

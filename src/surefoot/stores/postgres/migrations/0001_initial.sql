@@ -329,3 +329,18 @@ BEGIN
     END IF;
     RETURN new_nums;
 END $$;
+
+-- True as soon as nobody holds this owner's mark, false if somebody still does after a second, NULL if it never held
+-- one. It ends by itself, since whoever waits in a statement keeps dead rows from being removed; and a wait that was
+-- in vain is no error in the server's log.
+CREATE FUNCTION {schema}.await_end(mark bigint, owner bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM {schema}.owners o WHERE o.id = owner AND o.marked) THEN
+        RETURN NULL;
+    END IF;
+    PERFORM set_config('lock_timeout', '1s', true);
+    PERFORM pg_advisory_xact_lock_shared(mark);
+    RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN false;
+END $$;
