@@ -25,7 +25,7 @@ import psycopg
 import pytest
 
 from surefoot import Surefoot
-from surefoot.core.errors import CommitUnknown, NotCommitted, StoreError
+from surefoot.core.errors import CommitUnknown, NotCommitted, StoreError, StoreRefused, StoreUnreachable
 from surefoot.stores.postgres.store import PostgresStore
 from surefoot.testing import contract
 from surefoot.testing.contract import CHECKS, Check
@@ -209,3 +209,14 @@ def test_a_worker_behind_it_serves_a_queue(pooled: PgBouncer, postgres: PrivateP
         assert [handle.result(60) for handle in handles] == [2] * 20
         worker.stop()
         thread.join()
+
+
+def test_a_server_that_is_away_behind_it_is_told_from_a_wrong_password() -> None:
+    with PrivatePostgres(fsync=False) as server, a_pooler(server) as pooler:
+        server.stop()
+        url = f"{pooler.through(server.url)}?connect_timeout=2"
+        with pytest.raises(StoreUnreachable):
+            Surefoot(url)
+        with pytest.raises(StoreRefused, match="check user, password") as refused:
+            Surefoot(url.replace(server.password, "wrong"))
+        assert not isinstance(refused.value, StoreUnreachable)

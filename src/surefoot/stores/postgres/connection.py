@@ -167,9 +167,7 @@ def refused(address: Address, error: psycopg.Error) -> StoreError:
     """What a failure to open means, in words that say what to do; without the password."""
     message = address.scrub(str(error))
     if is_away(address, error):
-        return StoreUnreachable(
-            f"{address.shown} cannot be reached: {message}; check host and port, and that the server runs"
-        )
+        return unreachable(address, error)
     if error.sqlstate == NO_RIGHT:
         advice = "grant this role its rights on the schema, or use the role that made it"
     elif "read-only" in message:
@@ -179,6 +177,14 @@ def refused(address: Address, error: psycopg.Error) -> StoreError:
     else:
         advice = "check the URL"
     return StoreRefused(f"{address.shown} could not be opened: {message}; {advice}")
+
+
+def unreachable(address: Address, error: psycopg.Error) -> StoreUnreachable:
+    """The same for a server that does not answer."""
+    message = address.scrub(str(error))
+    return StoreUnreachable(
+        f"{address.shown} cannot be reached: {message}; check host and port, and that the server runs"
+    )
 
 
 def is_away(address: Address, error: psycopg.Error) -> bool:
@@ -202,5 +208,5 @@ def connect_first(link: Link) -> None:
         link.connect()
     except psycopg.Error as error:
         if is_away(link.address, error):
-            raise refused(link.address, error) from None
+            raise unreachable(link.address, error) from None
         link.connect()  # what it says now was not said while it started
