@@ -18,7 +18,8 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     `surefoot`: then each effect once, and at most the call in flight again, is asserted in every row; otherwise the
     rows are only recorded. `feature` is the column of the table that these rows prove; `options` reach `agent.run` as
-    `job.options`. `versions`: "newest", "oldest" or both.
+    `job.options`. `versions`: "newest", "oldest" or both. `proxy`: its model calls go through `surefoot proxy`, in the
+    place of this provider, such as "anthropic".
     """
 
     name: str
@@ -30,6 +31,7 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     planner: str = "checkout"
     spare_calls: int = 1
     missing: tuple[str, ...] = ()
+    proxy: str = ""
 
 
 class Framework(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

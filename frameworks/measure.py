@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from .envs import python_of
 from .kit import OPERATIONS, WAITING_EXIT
 from .layout import HERE, ROOT, Arm, Framework
 from .person import settle
+from .proxied import Proxied
 from .results import Measured
 from .rows import ROWS, USUAL
 from .world import World
@@ -79,7 +80,8 @@ def measure_row(framework: Framework, version: str, arm: Arm, row_name: str, liv
     ends: list[int] = []
     with (
         tempfile.TemporaryDirectory(prefix="frameworks-") as folder,
-        World(Path(folder), row.planner(USUAL[arm.planner]), row.kill) as world,
+        World(Path(folder), row.planner(USUAL[arm.planner]), row.kill, proxied=bool(arm.proxy)) as world,
+        Proxied(Path(folder), arm.proxy, world.models.url) if arm.proxy else nullcontext() as proxy,
     ):
         state = Path(folder) / "agent"
         state.mkdir()
@@ -89,7 +91,7 @@ def measure_row(framework: Framework, version: str, arm: Arm, row_name: str, liv
             world.victim.nobody()
             job = {
                 "arm": arm.name,
-                "models": world.models.url,
+                "models": world.models.url if proxy is None else proxy.address("order-81", len(ends) + 1),
                 "shop": f"http://127.0.0.1:{world.shop.server_port}",
                 "folder": str(state),
                 "life": len(ends) + 1,

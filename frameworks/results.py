@@ -10,7 +10,7 @@ from .layout import HERE, Framework
 
 
 class Measured(msgspec.Struct, kw_only=True):
-    """One row. `ends`: the exit statuses of its lives; `said`: the last output, if it did not end well; `seconds`: it took."""
+    """One row. `ends`: the exit statuses of its lives; `said`: the last output, if it did not end well; `seconds`: took."""
 
     version: str
     arm: str

@@ -93,16 +93,16 @@ class _Handler(BaseHTTPRequestHandler):
 class World:
     """A shop, a model, and the folder that an agent keeps between its lives; a context manager."""
 
-    def __init__(self, folder: Path, planner: Planner, kill: Kill | None) -> None:
-        """Serving when this returns."""
+    def __init__(self, folder: Path, planner: Planner, kill: Kill | None, *, proxied: bool = False) -> None:
+        """Serving when this returns. `proxied`: who asks the model is not the agent, and lives on to hear the reply."""
         self.folder = folder
         self.kill = kill
 
         def boundary(when: str, number: int, connection: socket.socket) -> bool:
             if kill is None or (kill.at, kill.when, kill.number) != ("model", when, number):
                 return False
-            self.victim.kill(connection)
-            return True
+            self.victim.kill(None if proxied else connection)
+            return not proxied
 
         self.models = ModelServer(planner, record=folder / "models.jsonl", boundary=boundary).start()
         self.victim = self.models.victim
