@@ -2,20 +2,18 @@
 
 -- name: append_entry
 -- One entry of one run; false if the run is no longer what was seen.
-SELECT {schema}.append_entry(%(run)b::bigint, %(seen)b::bytea, %(seq)b::integer, %(kind)b::smallint,
-    %(attempts)b::integer, %(at_ms)b::bigint, %(slot)b::text, %(args_digest)b::bytea, %(preview)b::bytea,
-    %(value)b::bytea, %(digest)b::bytea, %(timeline)b::text);
+SELECT {schema}.append_entry(seq => %b::integer, kind => %b::smallint, attempts => %b::integer, at_ms => %b::bigint,
+    slot => %b::text, args_digest => %b::bytea, preview => %b::bytea, value => %b::bytea, digest => %b::bytea,
+    seen_run => %b::bigint, seen_digest => %b::bytea, timeline => %b::text);
 
 -- name: append_here
 -- The same without a function, which takes a third longer: for a session of our own, whose settings it looks at, since
 -- a pooler that nobody noticed may have given another. One row if it was done.
-WITH held AS (
-    SELECT FROM {schema}.runs r WHERE r.num = %(run)b::bigint AND r.digest = %(seen)b::bytea
-    AND substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) = %(timeline)b::text
-    AND current_setting('synchronous_commit') IN ('on', 'remote_apply') FOR UPDATE)
-INSERT INTO {schema}.entries (run, seq, kind, attempts, at_ms, slot, args_digest, preview, value, digest)
-SELECT %(run)b::bigint, %(seq)b::integer, %(kind)b::smallint, %(attempts)b::integer, %(at_ms)b::bigint, %(slot)b::text,
-    %(args_digest)b::bytea, %(preview)b::bytea, %(value)b::bytea, %(digest)b::bytea FROM held
+INSERT INTO {schema}.entries (seq, kind, attempts, at_ms, slot, args_digest, preview, value, digest, run)
+SELECT %b::integer, %b::smallint, %b::integer, %b::bigint, %b::text, %b::bytea, %b::bytea, %b::bytea, %b::bytea, r.num
+FROM {schema}.runs r WHERE r.num = %b::bigint AND r.digest = %b::bytea
+    AND substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) = %b::text
+    AND current_setting('synchronous_commit') IN ('on', 'remote_apply') FOR UPDATE
 RETURNING true;
 
 -- name: save

@@ -116,11 +116,6 @@ GROUPS = {
     ),
 }
 
-APPEND = (
-    *("run", "seen", "seq", "kind", "attempts", "at_ms", "slot", "args_digest", "preview", "value", "digest"),
-    "timeline",
-)
-
 
 def encode_text(text: str) -> bytes:
     """Text that PostgreSQL's own text type could refuse."""
@@ -235,10 +230,9 @@ def save_statement(template: str, groups: frozenset[str]) -> Statement:
     return statement_of(template.replace("{arguments}", ", ".join(f"{name} => %b::{TYPES[name]}[]" for name in names)))
 
 
-def append_parameters(seen: SeenRun, entry: Entry, timeline: str) -> dict[str, Any]:
-    """The arguments of `append_entry` and `append_here`, by their names and in the order of the first."""
-    run, *rest = entry_row(seen.num, entry)
-    return dict(zip(APPEND, (run, seen.digest, *rest, timeline), strict=True))
+def append_parameters(seen: SeenRun, entry: Entry, timeline: str) -> tuple[Any, ...]:
+    """The arguments of `append_entry` and `append_here`, in their order."""
+    return (*entry_row(seen.num, entry)[1:], seen.num, seen.digest, timeline)
 
 
 def lone_entry(sight: Sight, overlay: Overlay) -> tuple[SeenRun, Entry] | None:

@@ -207,7 +207,7 @@ class PostgresStore:
         self._timeline = timeline
         self.term = Term(number=number, noticed_at=noticed_at, lost_since=lost_since)
 
-    def _append(self, parameters: dict[str, Any], *, fresh: bool) -> list[int] | None:
+    def _append(self, parameters: Sequence[Any], *, fresh: bool) -> list[int] | None:
         statement = self._often["append_entry" if fresh or self.promise.pooled else "append_here"]
         values = statement.write_down(parameters)
         return [] if as_bool(self._send(statement, values)) else None

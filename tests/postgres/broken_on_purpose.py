@@ -1,0 +1,72 @@
+"""The rules of the PostgreSQL store's statements, each broken on purpose; tests/breaking.py does it.
+
+python -m tests.postgres.broken_on_purpose
+"""
+
+from __future__ import annotations
+
+from tests.breaking import Area, Change, main
+
+AREA = Area("src/surefoot", "")
+HERE = "stores/postgres/queries.sql"
+CHANGES = [
+    Change(
+        "an entry is appended to a run that is no longer what was seen",
+        HERE,
+        "WHERE r.num = %b::bigint AND r.digest = %b::bytea\n",
+        "WHERE r.num = %b::bigint AND length(%b::bytea) > 0\n",
+        "tests/postgres/test_remembered.py",
+    ),
+    Change(
+        "an entry is appended on another timeline than the one it was decided on",
+        HERE,
+        "    AND substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) = %b::text\n",
+        "    AND length(%b::text) > 0\n",
+        "tests/postgres/test_failover.py",
+    ),
+    Change(
+        "an entry is appended in a session whose commits do not wait for the disk",
+        HERE,
+        "    AND current_setting('synchronous_commit') IN ('on', 'remote_apply') FOR UPDATE\n",
+        "    FOR UPDATE\n",
+        "tests/postgres/test_pooler.py",
+    ),
+    Change(
+        "a session of our own is not told to wait for the disk",
+        HERE,
+        "    THEN 'remote_apply' ELSE 'on' END, false), set_config('lock_timeout', '10s', false),\n",
+        "    THEN 'remote_apply' ELSE 'off' END, false), set_config('lock_timeout', '10s', false),\n",
+        "tests/postgres/test_pooler.py",
+    ),
+    Change(
+        "statements are prepared behind a pooler",
+        "stores/postgres/store.py",
+        "            if not self.promise.pooled:\n",
+        "            if True:\n",
+        "tests/postgres/test_pooler.py",
+    ),
+    Change(
+        "a lost prepared statement is an error",
+        "stores/postgres/wire.py",
+        "            except (psycopg.errors.InvalidSqlStatementName, psycopg.errors.DuplicatePreparedStatement):\n",
+        "            except psycopg.errors.DuplicatePreparedStatement:\n",
+        "tests/postgres/test_pooler.py",
+    ),
+    Change(
+        "nobody waits for the end of the next worker",
+        "runtime/reaper.py",
+        "            if ended:\n",
+        "            if ended is None:\n",
+        "tests/worker/test_lookout.py",
+    ),
+    Change(
+        "each worker waits for the first, and nobody for the others",
+        "runtime/reaper.py",
+        "    return next((owner_id for owner_id in workers if owner_id > mine), workers[0] if workers else 0)\n",
+        "    return workers[0] if workers else 0\n",
+        "tests/worker/test_lookout.py",
+    ),
+]
+
+if __name__ == "__main__":
+    main(AREA, CHANGES)
