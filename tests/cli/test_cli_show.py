@@ -7,9 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from surefoot import Damaged, Diverged, RunWaiting, Surefoot
+from surefoot.cli.draw import draw_runs
+from surefoot.cli.page import Page
+from surefoot.cli.shapes import RunRow, Runs
 from surefoot.cli.timeline import tokens_of
+from surefoot.core.run import RunStatus
 from tests.cli import agents
 from tests.cli.conftest import Command
 
@@ -235,3 +240,12 @@ def test_an_effect_that_is_being_sent_right_now_is_no_doubt(child: Child, cli: C
     child("effect", "hang", "alive")
     assert cli("doubts", "--json").json == {"doubts": []}
     assert cli("doubts").out == "no doubts\n"
+
+
+def test_every_status_has_room_in_the_list_of_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    row = RunRow(
+        id="r", workflow="w", status="", reason="", created_at=0.0, updated_at=0.0, claims=1, cancel_requested=False
+    )
+    for status in RunStatus:
+        draw_runs(Page(), Runs(runs=[replace(row, status=status)], more=False), 5.0)
+        assert f"{status}  " in capsys.readouterr().out

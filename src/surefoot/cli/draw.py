@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..core.run import RunStatus
 from .page import Page, Part
 from .shapes import (
     Cancelled,
@@ -25,6 +26,7 @@ from .text import ago, clock, compact, day, moment
 
 KEY_SHOWN = 12
 STATUS_WIDTH = 11
+STATUS_COLUMN = max(map(len, RunStatus)) + 2
 DIM = "dim"
 
 
@@ -34,11 +36,11 @@ def draw_runs(page: Page, document: Runs, now: float) -> None:
         page.line("no runs")
         return
     width = min(max(len(row.workflow) for row in document.runs), 24)
-    page.line((f"{'STATUS':<{STATUS_WIDTH}}{'CHANGED':<14}{page.cell('WORKFLOW', width)}  RUN", "bold"))
+    page.line((f"{'STATUS':<{STATUS_COLUMN}}{'CHANGED':<14}{page.cell('WORKFLOW', width)}  RUN", "bold"))
     for row in document.runs:
         mark = " (cancel requested)" if row.cancel_requested and row.status != "cancelled" else ""
         page.line(
-            page.status(row.status, STATUS_WIDTH),
+            page.status(row.status, STATUS_COLUMN),
             f"{ago(now - row.updated_at):<14}",
             f"{page.cell(row.workflow, width)}  ",
             (row.id, "bold"),
