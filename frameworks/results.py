@@ -10,7 +10,7 @@ from .layout import HERE, Framework
 
 
 class Measured(msgspec.Struct, kw_only=True):
-    """One row. `ends`: the exit statuses of its lives; `said`: the last output, if it did not end well; `seconds`: took."""
+    """One row. `ends`: the exit statuses of its lives; `said`: the last output, if it did not end well."""
 
     version: str
     arm: str
@@ -24,7 +24,7 @@ class Measured(msgspec.Struct, kw_only=True):
     refused: int = 0
     feature: str = ""
     said: str = ""
-    seconds: float = 0.0
+    seconds: float = 0.0  # that it took
 
 
 class Result(msgspec.Struct, kw_only=True):
