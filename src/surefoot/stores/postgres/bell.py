@@ -15,6 +15,7 @@ import psycopg
 from ...core.errors import StoreError
 from .connection import Link
 from .place import Address
+from .wire import statement_of
 
 AGAIN_SECONDS = 1.0
 
@@ -22,9 +23,9 @@ AGAIN_SECONDS = 1.0
 class Bell:
     """Rings for the workers of one schema, and lets this process's workers hear it."""
 
-    def __init__(self, address: Address, closing: threading.Event, queries: dict[str, str]) -> None:
+    def __init__(self, address: Address, closing: threading.Event, queries: dict[str, str], *, pooled: bool) -> None:
         """Nothing is connected, and no thread runs, before it is first used. `closing` ends both threads."""
-        self._address, self._closing, self._queries = address, closing, queries
+        self._address, self._closing, self._queries, self._pooled = address, closing, queries, pooled
         self._due = threading.Event()
         self._ringer: threading.Thread | None = None
 
@@ -36,14 +37,17 @@ class Bell:
             self._ringer.start()
 
     def _send(self) -> None:
-        link = Link(self._address, self._closing)
+        link, ring = Link(self._address, self._closing), statement_of(self._queries["ring"])
+        channel = ring.write_down((self._address.schema,))
+        if not self._pooled:
+            link.stay(self._queries["patient"])
         while not self._closing.is_set():
             if not self._due.wait(AGAIN_SECONDS):
                 continue
             self._due.clear()
             try:
                 link.connect()
-                link.rows(self._queries["ring"], (self._address.schema,))
+                link.wire().call(ring, channel)
             except (psycopg.Error, StoreError):
                 link.drop()  # workers poll
         link.drop()

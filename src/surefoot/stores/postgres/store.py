@@ -107,7 +107,7 @@ class PostgresStore:
         presence = Link(self._address, self._closing)
         self._presence = Presence(presence, self._queries, pooled=self.promise.pooled)
         self._watch = Watch(Link(self._address, self._closing), self._queries, pooled=self.promise.pooled)
-        self._bell = Bell(self._address, self._closing, self._queries)
+        self._bell = Bell(self._address, self._closing, self._queries, pooled=self.promise.pooled)
         for loss in self.promise.losses():
             logging.getLogger("surefoot").warning("%s: %s", self._address.shown, loss)
 

@@ -278,7 +278,9 @@ BEGIN
         FROM unnest(saved_owners, saved_owners_marked, saved_owner_records, saved_owner_digests)
             AS s (id, marked, record, digest) WHERE s.id <> ALL (seen_owners);
     END IF;
-    DELETE FROM {schema}.owners o WHERE o.id = ANY (dropped_owners);
+    IF cardinality(dropped_owners) > 0 THEN
+        DELETE FROM {schema}.owners o WHERE o.id = ANY (dropped_owners);
+    END IF;
     IF cardinality(row_runs) > 0 THEN
         INSERT INTO {schema}.queue (run, queue, workflow, version, key, priority, since, due_at, owner)
         SELECT * FROM unnest(row_runs, row_queues, row_workflows, row_versions, row_keys, row_priorities,
@@ -308,7 +310,9 @@ BEGIN
         FROM unnest(saved_schedules, saved_schedule_records, saved_schedule_digests) AS s (name, record, digest)
         WHERE s.name <> ALL (seen_schedules);
     END IF;
-    DELETE FROM {schema}.schedules c WHERE c.name = ANY (dropped_schedules);
+    IF cardinality(dropped_schedules) > 0 THEN
+        DELETE FROM {schema}.schedules c WHERE c.name = ANY (dropped_schedules);
+    END IF;
     IF cardinality(mail_runs) > 0 THEN
         INSERT INTO {schema}.mail (run, number, id, record, digest)
         SELECT * FROM unnest(mail_runs, mail_numbers, mail_ids, mail_records, mail_digests);
