@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -81,6 +82,11 @@ def sign_in(provider: Provider, folder: Path, family: str) -> tuple[str, str]:
     return str(store), token["refresh_token"]
 
 
+def as_read_by(store: str, count: int) -> list[str]:
+    """What so many replicas read before any of them refreshed, however late a busy machine starts one."""
+    return [shutil.copy(store, f"{store}-{number}") for number in range(count)]
+
+
 def port_of(proxy: Running) -> int:
     return int(proxy.url.rpartition(":")[2])
 
@@ -99,7 +105,7 @@ def test_replicas_that_refresh_at_once_make_one_exchange_and_none_of_them_fails(
     proxy = proxies(tokens=(provider.service(),))
     store, _ = sign_in(provider, folder, family)
     url = f"{proxy.url}/token"
-    replicas = [agents.start("refresh", url, f"{provider.url}/use", store, 8, 8) for _ in range(count)]
+    replicas = [agents.start("refresh", url, f"{provider.url}/use", read, 8, 8) for read in as_read_by(store, count)]
     assert [replica.join() for replica in replicas] == [0] * count
     assert [replica.lines for replica in replicas] == [[" ".join(["200"] * 8)]] * count
     assert provider.whats(family) == {"exchanged": 1, "served": 8 * count}
@@ -132,11 +138,12 @@ def test_a_service_that_dies_with_a_refresh_goes_on_where_it_was(
     url, used_at = f"{proxy.url}/token", f"{provider.url}/use"
     killed = agents.start("refresh", url, used_at, store, 1, 1, when)
     assert killed.join() == -signal.SIGKILL
-    others = [agents.start("refresh", url, used_at, store, 2, 2) for _ in range(2)]
+    stores = as_read_by(store, 2)
+    others = [agents.start("refresh", url, used_at, read, 2, 2) for read in stores]
     assert [other.join() for other in others] == [0, 0]
     assert [other.lines for other in others] == [["200 200"]] * 2, "a request failed"
     assert provider.whats(family)["exchanged"] == 1
-    later = agents.start("refresh", url, used_at, store, 1, 1)  # one more expiry
+    later = agents.start("refresh", url, used_at, stores[0], 1, 1)  # one more expiry
     assert later.join() == 0 and later.lines == ["200"], "the authorization is broken"
     assert provider.whats(family)["refused"] == 0
 
