@@ -11,6 +11,13 @@ from tests.breaking import Area, Change, main
 AREA = Area("src/surefoot/integrations", "tests/integrations_mcp")
 CHANGES = [
     Change(
+        "a session may call a tool again in one attempt",
+        "mcp.py",
+        "        call_once(self._session, server)\n",
+        "",
+        "test_once.py",
+    ),
+    Change(
         "annotations count from any server",
         "mcp_rules.py",
         'return annotated(getattr(tool, "annotations", None)) if trusted else Rule(contract=opaque())',

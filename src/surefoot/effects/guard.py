@@ -53,6 +53,11 @@ CLIENTS = {
 """Packages that are named when they send twice, with the names that people know them by."""
 
 
+CALLED_AGAIN = (
+    "Take out what calls it again below `durable(...)`: the run does that, as far as the contract of the tool allows"
+)
+
+
 class Stopped(Signal):
     """A request of an attempt was stopped before a byte of it left."""
 
@@ -63,11 +68,14 @@ class SecondRequest(Stopped):
     The first may have landed, so the effect is in doubt, and its contract says what happens next.
     """
 
-    def __init__(self, method: str, host: str, path: str, library: str) -> None:
+    def __init__(self, method: str, host: str, path: str, library: str, way: str = "") -> None:
+        """`way`: what to do about it, where that is not known from the library."""
+        more = (
+            "If this effect really needs several requests, make the later ones inside `with attempt.more_requests():`"
+        )
         super().__init__(
             f"{library} tried to send a second {method} {host}{path} in one attempt; it was stopped before it left, "
-            f"and the first may have landed. {advice(library)}. If this effect really needs several requests, make the "
-            "later ones inside `with attempt.more_requests():`"
+            f"and the first may have landed. {way or f'{advice(library)}. {more}'}"
         )
         self.method, self.host, self.path, self.library = method, host, path, library
 
@@ -83,6 +91,7 @@ class Watch:
         self._is_late = is_late
         self._lock = threading.Lock()
         self._sent: set[tuple[str, str, str]] = set()
+        self._called: set[tuple[str, str]] = set()
         self.permitting = 0
         self.stopped: Stopped | None = None
 
@@ -106,6 +115,17 @@ class Watch:
                 self._sent.add(request)
                 return
             raise self.stopped
+
+    def call(self, server: str, tool: str) -> None:
+        """Stop the second call of a tool, whatever requests are permitted: its session does not say what each is for.
+
+        It says nothing about what has left: the session may still turn out to have no connection.
+        """
+        with self._lock:
+            if (server, tool) in self._called:
+                self.stopped = SecondRequest("tools/call", f"{server}/", tool, "the MCP client", CALLED_AGAIN)
+                raise self.stopped
+            self._called.add((server, tool))
 
 
 watching: ContextVar[Watch | None] = ContextVar("surefoot_watch", default=None)

@@ -23,6 +23,7 @@ from ..effects.attempt import Attempt
 from ..effects.effect import DEFAULT_TIMEOUT_SECONDS
 from ..runtime.scope import current
 from .gated import gate_async
+from .mcp_once import call_once
 from .mcp_people import Answer, People
 from .mcp_rules import (
     META_EFFECT,
@@ -91,6 +92,7 @@ class DurableClient:
         self._types = import_module("mcp.types")
         # a 2.x Client drives rounds of questions by itself, and forgets them with the process
         self._session: Any = client if hasattr(client, "send_request") else getattr(client, "session", client)
+        call_once(self._session, server)
         call = inspect.signature(self._session.call_tool).parameters
         self._asks_people = "allow_input_required" in call
         self._takes_seconds = "timedelta" not in str(call["read_timeout_seconds"].annotation)
@@ -161,7 +163,7 @@ class DurableClient:
             now = attempt()
             marks = {META_KEY: now.key, META_RUN: now.record.run if now.record else ""}
             sent = {**options, **said, "meta": {**options["meta"], **marks}}
-            # an MCP session posts listings, notices and answers to one path; it never repeats a call by itself
+            # listings, notices and answers go to the same path; `call_once` counts the calls
             with now.more_requests():
                 return read_result(await self._send(tool, arguments, now.timeout, sent), rule)
 
