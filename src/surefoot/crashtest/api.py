@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .config import DEFAULT_FILE, Words, load_config, make_config, words_of
+from .config import DEFAULT_FILE, Words, load_config, make_config, words_of, worlds_at_once
 from .judge import Verdict
 from .matrix import Result, run_matrix
 from .proxy import proxy_of
@@ -123,10 +122,9 @@ def crash(
         loaded = load_config(file if file.is_absolute() else folder / file, variant=variant, changes=changes)
     else:
         loaded = make_config(changes, here=folder, source="the call", variant=variant)
-    jobs = 1 if any(s.port for s in loaded.services.values()) else loaded.jobs or os.cpu_count() or 1
     with proxy_of(loaded) as proxied:
         only_row = None if row is None else parse_row(row)
-        result = run_matrix(loaded, only_row=only_row, proxied=proxied, disarmed=disarmed, jobs=jobs)
+        result = run_matrix(loaded, only_row=only_row, proxied=proxied, disarmed=disarmed, jobs=worlds_at_once(loaded))
     options = [] if config is None else ["--config", str(file if file.is_absolute() else folder / file)]
     options += [] if variant is None else ["--variant", variant]
     return Report(result, options, words_of(command))

@@ -5,6 +5,7 @@ Unknown keys are refused, so that a misspelt one does nothing silently. Nothing 
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -25,6 +26,7 @@ COUNTED = ("duplicates", "lost", "wrong", "wrong_answer", "stranded", "gave_up",
 NO_FAILURE = ("asks", "unreached")  # told and counted; tolerated unless a threshold says otherwise
 MEASURED = ("extra_model_calls", "extra_tokens", "recover_seconds")
 DEFAULT_FILE = "crashtest.toml"
+FORKED_PER_CPU = 4
 
 
 class Route(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -131,6 +133,13 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         return self.name or shlex.join(words_of(self.command))
 
 
+def worlds_at_once(config: Config) -> int:
+    """How many worlds run at a time, unless it is said: forked agents wait for the disk of the ledger, and share it."""
+    if any(service.port for service in config.services.values()):
+        return 1
+    return config.jobs or (os.cpu_count() or 1) * (FORKED_PER_CPU if config.fork else 1)
+
+
 def words_of(command: Words | None) -> list[str]:
     """A command as a list of words."""
     if command is None:
@@ -173,9 +182,10 @@ def make_config(
             )
         document = _over(document, known[variant])
     document = {**_over(document, changes or {}), "here": str(here)}
-    for key, known in (("windows", WINDOWS), ("rows", ROW_KINDS)):
-        if wrong := [each for each in document.get(key) or [] if each not in known]:
-            raise CrashtestError(f"{source}: {key} are some of {', '.join(known)}; found {wrong[0]!r}")
+    for key, allowed in (("windows", WINDOWS), ("rows", ROW_KINDS)):
+        given = cast("list[object]", document.get(key) or [])
+        if wrong := [each for each in given if each not in allowed]:
+            raise CrashtestError(f"{source}: {key} are some of {', '.join(allowed)}; found {wrong[0]!r}")
     try:
         config = msgspec.convert(document, Config)
     except msgspec.ValidationError as error:

@@ -6,14 +6,14 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from .config import DEFAULT_FILE, Config, load_config, read_allowed, words_of
+from .config import DEFAULT_FILE, Config, load_config, read_allowed, words_of, worlds_at_once
 from .document import document, junit
 from .errors import BAD_INPUT, CROSSED, FINE, HARNESS_FAULT, CrashtestError
 from .judge import Verdict, crossed, judge
@@ -64,7 +64,9 @@ def crashtest(
     deploy: Annotated[
         tuple[str, str] | None, typer.Option(metavar="OLD NEW", help="Also kill OLD and restart as NEW.")
     ] = None,
-    jobs: Annotated[int, typer.Option("-j", "--jobs", metavar="N", help="Worlds at once; 0: one per CPU.")] = 0,
+    jobs: Annotated[
+        int, typer.Option("-j", "--jobs", metavar="N", help="Worlds at once; 0: one per CPU, four with --fork.")
+    ] = 0,
     restarts: Annotated[int | None, typer.Option(metavar="N", help="How often it is started again.")] = None,
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="A longer life hangs.")] = None,
     fork: Annotated[bool | None, typer.Option("--fork/--no-fork", help="Start Python from a fork server.")] = None,
@@ -94,15 +96,15 @@ def crashtest(
     changes |= {"recording": str(Path(recorded).resolve()) if recorded else None}
     loaded = _load(config, variant, changes, asked)
     result, least = _test(loaded, row, smallest=smallest, keep=keep, disarm=disarm, as_json=as_json)
-    options = [] if config == Path(DEFAULT_FILE) else ["--config", str(config)]
     named = {"--variant": variant, "--restarts": restarts, "--timeout": timeout, "--recording": recorded}
-    options += [str(word) for pair in named.items() if pair[1] is not None for word in pair]
-    options += [f"--{'' if fork else 'no-'}fork"] if fork is not None else []
-    options += [f"--{'' if proxy else 'no-'}proxy"] if proxy is not None else []
-    commands = {
-        v.row.id: _again(v.row, options, pause=pause, deploy=deploy, command=command or ()) for v in result.verdicts
-    }
+    options = _options(config, named, {"fork": fork, "proxy": proxy})
+    again: dict[str, Any] = {"pause": pause, "deploy": deploy, "command": command or ()}
+    commands = {v.row.id: _again(v.row, options, **again) for v in result.verdicts}
     _show(result, least, commands, out=out, as_json=as_json)
+    return _code(result)
+
+
+def _code(result: Result) -> int:
     if result.faults:
         return HARNESS_FAULT
     if len(result.unreached) == len(result.verdicts):
@@ -123,7 +125,6 @@ def _test(
     config: Config, row: str | None, *, smallest: bool, keep: Path | None, disarm: bool, as_json: bool
 ) -> tuple[Result, Smallest | None]:
     console = Console(stderr=as_json or not sys.stdout.isatty(), highlight=False)
-    jobs = 1 if any(s.port for s in config.services.values()) else config.jobs or os.cpu_count() or 1
     only_row = None if row is None else parse_row(row)
     with proxy_of(config) as proxied, watched(console, config.title) as progress:
         result = run_matrix(
@@ -134,7 +135,7 @@ def _test(
             proxied=proxied,
             disarmed=disarm,
             progress=progress,
-            jobs=jobs,
+            jobs=worlds_at_once(config),
         )
         if not smallest or not result.failing:
             return result, None
@@ -145,6 +146,13 @@ def _test(
                 return judge(seen, result.expected)
 
             return result, minimise(result, run)
+
+
+def _options(config: Path, named: Mapping[str, object], switches: Mapping[str, bool | None]) -> list[str]:
+    """Those that were given, as they are given."""
+    words = [] if config == Path(DEFAULT_FILE) else ["--config", str(config)]
+    words += [str(word) for name, value in named.items() if value is not None for word in (name, value)]
+    return words + [f"--{'' if on else 'no-'}{name}" for name, on in switches.items() if on is not None]
 
 
 def _again(

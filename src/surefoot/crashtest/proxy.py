@@ -19,7 +19,7 @@ import time
 from collections.abc import Generator, Mapping
 from pathlib import Path
 
-from .config import Config
+from .config import Config, worlds_at_once
 from .errors import MISSING_EXTRA, CrashtestError
 from .services.opening import free_port
 from .supervise import Proxied
@@ -49,8 +49,7 @@ def proxy_of(config: Config) -> Generator[Proxied | None]:
     if not config.proxy:
         yield None
         return
-    jobs = config.jobs or os.cpu_count() or 1
-    ports = [free_port() for _ in range(max(1, jobs))]
+    ports = [free_port() for _ in range(worlds_at_once(config))]
     with tempfile.TemporaryDirectory(prefix="surefoot-proxy-") as name:
         folder = Path(name)
         process = _start(folder, ports)
