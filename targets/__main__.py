@@ -55,7 +55,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("command", nargs="?", choices=("list", "install", "run", "page"), default="run")
     parser.add_argument("names", nargs="*", help="only these targets")
     parser.add_argument("--by", default=None, help="only those that this make target runs")
-    parser.add_argument("--only", default="", help="only arms that fit this pattern; the others keep their rows")
+    parser.add_argument(
+        "--only", default="", help="only arms that fit this pattern, or ARM: ROW; the others keep their rows"
+    )
     parser.add_argument("--keep", action="store_true", help="keep each world's folder, and say where")
     parser.add_argument("--no-save", action="store_true", help="measure and print, and replace nothing")
     parser.add_argument("--check", action="store_true", help="page: write nothing, exit 1 if it would change")
@@ -92,7 +94,7 @@ def _run(target: Target, args: argparse.Namespace) -> bool:
             rows=rows,
         )
         if args.only and target.results.exists():
-            result = results.merged(results.read(target.results), result)
+            result = results.merged(results.read(target.results), result, by_row=": " in args.only)
         if not args.no_save:
             results.save(target.results, result)
         else:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from engines import envs as engines
 from targets.layout import ENVS, ROOT, Target
 
 VERSIONS = "import importlib.metadata as m, json, sys; print(json.dumps({n: m.version(n) for n in sys.argv[1:]}))"
@@ -49,6 +50,8 @@ def install(target: Target) -> None:
         surefoot = f"{ROOT}[{','.join(target.extras)}]" if target.extras else str(ROOT)
         _do([*pip, "-r", str(target.folder / file), "-e", surefoot], name)
         stamp.write_text(asked)
+    for name in target.engines:
+        engines.install(engines.ENVIRONMENTS[name])
 
 
 def _do(command: list[str], name: str) -> None:
@@ -65,6 +68,8 @@ def versions(target: Target) -> dict[str, str]:
         some = _versions(python_of(name), list(target.packages))
         label = f" ({name})" if len(target.envs) > 1 else ""
         found |= {f"{package}{label}": version for package, version in some.items()}
+    for name in target.engines:
+        found |= engines.versions(engines.ENVIRONMENTS[name])
     return found
 
 

@@ -23,8 +23,9 @@ PARTS = ("target.toml", "requirements.txt", "agent_published.py", "agent_surefoo
 class Target:
     """One folder, read.
 
-    `envs` maps an environment's name to its requirements file. `by` is the make target that runs it: `targets` for all
-    that need nothing but PyPI. `not_run` says why there is no result, where there is none.
+    `envs` maps an environment's name to its requirements file; `engines` are environments of `engines/` that it uses as
+    well. `by` is the make target that runs it: `targets` for all that need nothing but PyPI. `not_run` says why there
+    is no result, where there is none.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Target:
     parts: tuple[str, ...] = PARTS
     notes: tuple[str, ...] = ()
     envs: dict[str, str] = field(default_factory=dict[str, str])
+    engines: tuple[str, ...] = ()
     minutes: float = 1.0
 
     @property
@@ -61,7 +63,7 @@ def load(folder: Path) -> Target:
         raise ValueError(
             f"{folder.name}/target.toml: unknown {', '.join(strange)}; known are {', '.join(sorted(known))}"
         )
-    lists = {name: tuple(table[name]) for name in ("extras", "packages", "parts", "notes") if name in table}
+    lists = {name: tuple(table[name]) for name in ("extras", "packages", "parts", "notes", "engines") if name in table}
     read = {**table, **lists}
     if (
         "envs" not in read

@@ -106,8 +106,17 @@ def remarks(measured: list[tuple[Target, Result]]) -> Iterator[str]:
     for target, result in measured:
         for arm in _arms([row for row in result.rows if not row.ours]):
             rows = [row for row in result.rows if row.arm == arm and row.asked]
-            if rows and (green := [row.row for row in rows if row.green]):
-                yield f"| {target.title} | {arm} | {'; '.join(green)} | {len(green)} of {len(rows)} |"
+            if rows and any(row.green for row in rows):
+                green = sum(row.green for row in rows)
+                yield f"| {target.title} | {arm} | {_as_good(rows)} | {green} of {len(rows)} |"
+
+
+def _as_good(rows: list[Row]) -> str:
+    """The rows that came out well; where they are most of many, those that did not."""
+    green, others = ([row.row for row in rows if row.green is wanted] for wanted in (True, False))
+    if len(green) < 4 or len(green) < len(others):
+        return "; ".join(green)
+    return f"all but: {'; '.join(others)}" if others else "all"
 
 
 def _anchor(target: Target) -> str:
@@ -129,7 +138,7 @@ def _section(target: Target, result: Result) -> Iterator[str]:
     yield "|---" * (len(arms) + 1) + "|"
     cells = {(row.row, row.arm): _cell(row) for row in result.rows}
     for name in dict.fromkeys(row.row for row in result.rows):
-        yield f"| {name} | {' | '.join(cells.get((name, arm), '') for arm in arms)} |"
+        yield f"| {name} | {' | '.join(cells.get((name, arm), 'does not apply') for arm in arms)} |"
     notes = [*target.notes, *([result.note] if result.note else [])]
     notes += dict.fromkeys(f"{row.arm}, {row.row}: {row.why}" for row in result.rows if row.why)
     if notes:

@@ -108,13 +108,22 @@ def save(path: Path, result: Result) -> None:
     draft.replace(path)
 
 
-def merged(old: Result, new: Result) -> Result:
-    """The new rows beside those of the arms that were not measured again; `NotProved` if other versions made them."""
+def merged(old: Result, new: Result, *, by_row: bool = False) -> Result:
+    """The new rows in the place of the old ones; `NotProved` if other versions made them.
+
+    An arm that was measured again keeps none of its old rows, unless single rows of it were asked for (`by_row`).
+    """
     if old.versions != new.versions:
         raise NotProved(f"other versions: {old.versions} then, {new.versions} now; measure all of it again")
-    again = {row.arm for row in new.rows}
-    kept = [row for row in old.rows if row.arm not in again]
+    again = {(row.arm, row.row): row for row in new.rows}
+    arms = set() if by_row else {row.arm for row in new.rows}
+    rows: list[Row] = []
+    for row in old.rows:
+        if (row.arm, row.row) in again:
+            rows.append(again.pop((row.arm, row.row)))
+        elif row.arm not in arms:
+            rows.append(row)
     note = old.note or f"Arms were measured one by one, the first on {old.date}." if old.date != new.date else old.note
     return msgspec.structs.replace(
-        new, rows=kept + new.rows, seconds=old.seconds + new.seconds, note=note, command=old.command
+        new, rows=[*rows, *again.values()], seconds=old.seconds + new.seconds, note=note, command=old.command
     )

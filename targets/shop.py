@@ -73,6 +73,7 @@ class Shop:
         self._lock = threading.Lock()
         self._by_key: dict[tuple[str, str], tuple[float, Json]] = {}
         self._receipts: list[tuple[float, str, str, Json]] = []
+        self._timers: list[threading.Timer] = []
         self._victim = 0
         self._victim_known = threading.Event()
         self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"shop": self}))
@@ -83,6 +84,11 @@ class Shop:
         """Say which process group a kill is meant for."""
         self._victim = pid
         self._victim_known.set()
+
+    def wait_for_late(self) -> None:
+        """Return when nothing is to happen late any more, which may be after the agent's end."""
+        for timer in self._timers:
+            timer.join()
 
     def happened(self) -> dict[str, int]:
         """How often each effect really happened."""
@@ -165,7 +171,9 @@ class Shop:
             case "":
                 pass
             case "late":
-                threading.Timer(self._late, action).start()
+                timer = threading.Timer(self._late, action)
+                self._timers.append(timer)
+                timer.start()
                 return None
             case "slow" | "stop":
                 time.sleep(self._late)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any
 
 Json = dict[str, Any]
@@ -44,3 +44,75 @@ def _call(method: str, path: str, body: Json | None, headers: Mapping[str, str],
 def say(assessment: Json, receipt: Json) -> None:
     """The agent's last words: what the harness checks."""
     print("ANSWER " + json.dumps([assessment.get("text"), receipt.get("receipt")]))
+
+
+# --- the agent as a list of steps, for products that record each: `do(name, amount)` performs one, in their way
+
+OFFER = os.environ.get("OFFER", "")
+APPROVED_FIRST = "APPROVAL" in os.environ
+ASKABLE = OFFER == "lookup" or "ASKABLE" in os.environ
+REFUND = "reimburse" if CODE.startswith("renamed") else "refund"
+Steps = Generator[tuple[str, int], Json, list[Json]]
+
+
+def steps() -> Steps:
+    """The steps of this version of the program, each with the amount that it is about."""
+    if CODE == "inserted":
+        yield "check_policy", 0
+    assessment: Json = {"text": "low risk"} if CODE == "removed" else (yield "assess", 0)
+    amount = AMOUNT
+    if APPROVED_FIRST:
+        yield "approval", AMOUNT
+        amount = 9_999 if CODE == "other_amount" else AMOUNT
+    receipt = yield REFUND, amount
+    yield "mail", 0
+    return [assessment, receipt]
+
+
+def drive(do: Callable[[str, int], Json]) -> list[Json]:
+    """Do each step; the answer."""
+    plan, said = steps(), None
+    try:
+        while True:
+            said = do(*plan.send(said))  # pyright: ignore[reportArgumentType]
+    except StopIteration as over:
+        return over.value
+
+
+async def drive_async(do: Callable[[str, int], Awaitable[Json]]) -> list[Json]:
+    """The same where a step is awaited."""
+    plan, said = steps(), None
+    while True:
+        try:
+            step = plan.send(said)  # pyright: ignore[reportArgumentType]
+        except StopIteration as over:
+            return over.value
+        said = await do(*step)
+
+
+def perform(name: str, amount: int, key: str) -> Json:
+    """One step, with a key of this run: sent where keys are honoured, asked for first where the receiver can be."""
+    match name:
+        case "check_policy":
+            return {"policy": "checked"}
+        case "assess":
+            return assess(CHARGE)
+        case "refund" | "reimburse":
+            return act("refund", {"charge": CHARGE, "amount": amount}, f"{key}:refund")
+        case "mail":
+            return act("mail", {"text": f"refund of {CHARGE}"}, f"{key}:mail")
+        case _:
+            raise ValueError(name)
+
+
+def act(what: str, body: Json, key: str) -> Json:
+    """Change the world, as safely as this receiver lets a program that has a stable key."""
+    if ASKABLE and (known := find(what, key)) is not None:
+        return known
+    return send(what, body, headers={} if OFFER == "nothing" else {"Idempotency-Key": key})
+
+
+def told(reason: object) -> None:
+    """End: the product has given a reason to whoever waits for the run."""
+    print(f"TOLD {type(reason).__name__}: {reason}", flush=True)
+    os._exit(76)
