@@ -67,6 +67,13 @@ CHANGES = [
         "tests/waits/test_tasks_that_wait.py -k timer_has_come",
     ),
     Change(
+        "a task that swallows its cancellation is waited for in vain",
+        "runtime/tasks.py",
+        "timeout=CANCEL_AGAIN_SECONDS",
+        "timeout=None",
+        "tests/runtime/test_cancellation.py -k swallows",
+    ),
+    Change(
         "nobody looks for the right to draw a run's number",
         "stores/postgres/queries.sql",
         "has_sequence_privilege('{schema}.runs_num_seq'::regclass, 'USAGE')",

@@ -16,11 +16,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
 from ..core.errors import NotDeterministic, Suspend
+from .ending import warn
 from .scope import Scope, current
 from .session import Session
 
 T = TypeVar("T")
 QUIET_SECONDS = 0.05
+CANCEL_AGAIN_SECONDS = 15.0
+"""How long a task may clean up after itself before it is cancelled once more."""
 _JOINING = (
     *("asyncio.taskgroups", "asyncio.locks", "asyncio.queues", "asyncio.tasks._wait"),
     f"{__package__}.waits._any_done",
@@ -256,15 +259,22 @@ async def uncancelled(*steps: Coroutine[Any, Any, Any]) -> None:
 
 
 async def end_tasks(session: Session) -> None:
-    """Cancel what is left of a run's tasks, and a framework's in the middle of an effect; wait until they are gone."""
+    """Cancel what is left of a run's tasks, and a framework's in the middle of an effect; wait until they are gone.
+
+    One that swallows its cancellation is cancelled again: frameworks take one that arrives while they await a task of
+    their own for that task's end.
+    """
     ours = {asyncio.current_task()}
-    loop = asyncio.get_running_loop()
+    loop, run_id = asyncio.get_running_loop(), session.state.run_id
     while rest := [
         task for task in (session.tasks | session.sending) - ours if not task.done() and task.get_loop() is loop
     ]:
         for task in rest:
             task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
+        ended = asyncio.gather(*rest, return_exceptions=True)
+        if (await asyncio.wait({ended}, timeout=CANCEL_AGAIN_SECONDS))[1]:
+            late = ", ".join(getattr(task.get_coro(), "__qualname__", "a task") for task in rest if not task.done())
+            warn("run %r ends, and cancels once more what has swallowed that or takes long: %s", run_id, late)
 
 
 async def outlast(root: asyncio.Task[T]) -> T:
