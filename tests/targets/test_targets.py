@@ -13,6 +13,7 @@ from targets import envs, page, results
 from targets.bench import Bench
 from targets.layout import ROOT, Target, every, load
 from targets.results import GREEN, MEANING, NotProved, Result, Row
+from targets.shop import BEFORE, Shop, Strike
 
 TARGETS = list(every())
 MEASURED = [target for target in TARGETS if target.results.exists()]
@@ -105,6 +106,21 @@ def test_rows_of_other_versions_are_not_mixed() -> None:
     with pytest.raises(NotProved, match="other versions"):
         results.merged(old, of(msgspec.structs.replace(GOOD, arm="b")))
     assert [row.arm for row in results.merged(of(GOOD), of(msgspec.structs.replace(GOOD, arm="b"))).rows] == ["a", "b"]
+
+
+def test_one_row_measured_again_takes_its_place() -> None:
+    old = of(GOOD, msgspec.structs.replace(GOOD, row="other"))
+    again = of(msgspec.structs.replace(GOOD, seen="2"))
+    rows = results.merged(old, again, by_row=True).rows
+    assert [(row.row, row.seen) for row in rows] == [("gap", "2"), ("other", "1")]
+    assert [row.row for row in results.merged(old, again).rows] == ["gap"], "a whole arm leaves no old row behind"
+
+
+def test_what_happens_late_is_counted_though_everybody_is_gone(tmp_path: Path) -> None:
+    with Shop(tmp_path / "ledger", late=0.2, strikes=[Strike("refund", BEFORE, what="late")]) as shop:
+        assert shop.serve("POST", "/do/refund", {}, {}) is None
+        shop.wait_for_late()
+        assert shop.happened() == {"refund": 1}
 
 
 def test_a_loss_of_ours_is_printed_with_its_reason() -> None:
