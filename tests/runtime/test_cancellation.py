@@ -211,21 +211,22 @@ async def test_a_cancellation_that_a_workflow_catches_is_its_own_business(db: Pa
         assert await sf.run(flow, id="r") == "tidied"
 
 
-@pytest.mark.timeout(60)
 async def test_a_task_that_swallows_its_cancellation_does_not_hold_the_run(
     db: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A framework that awaits a task of its own takes a cancellation for that task's end, and goes on waiting."""
     monkeypatch.setattr("surefoot.runtime.tasks.CANCEL_AGAIN_SECONDS", 0.05)
     swallowed: list[int] = []
+    free = asyncio.Event()
 
     async def stubborn() -> None:
         while len(swallowed) < 2:
             try:
-                await asyncio.Event().wait()
+                await free.wait()
+                return
             except asyncio.CancelledError:
                 swallowed.append(1)
-        await asyncio.Event().wait()
+        await free.wait()
 
     @workflow
     async def flow() -> int:
@@ -234,5 +235,8 @@ async def test_a_task_that_swallows_its_cancellation_does_not_hold_the_run(
         return 1 if not task.done() else 0
 
     async with Surefoot(db) as sf:
-        assert await sf.run(flow, id="r") == 1
+        run = asyncio.create_task(sf.run(flow, id="r"))
+        ended, _ = await asyncio.wait({run}, timeout=30)
+        free.set()
+        assert await run == 1 and ended
     assert len(swallowed) == 2 and "stubborn" in caplog.text
