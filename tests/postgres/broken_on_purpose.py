@@ -27,8 +27,8 @@ CHANGES = [
     Change(
         "an entry is appended in a session whose commits do not wait for the disk",
         HERE,
-        "    AND current_setting('synchronous_commit') IN ('on', 'remote_apply') FOR UPDATE\n",
-        "    FOR UPDATE\n",
+        "    AND current_setting('synchronous_commit') IN ('on', 'remote_apply') FOR NO KEY UPDATE\n",
+        "    FOR NO KEY UPDATE\n",
         "tests/postgres/test_pooler.py",
     ),
     Change(

@@ -84,18 +84,21 @@ class Sight:
         """Guess, or read in as few queries as possible, what these writes will ask for."""
         runs, effects, owners = set[str](), set[str](), set[int]()
         for write in writes:
-            if isinstance(write, StartRun):
-                self._suppose_absent(self.runs, write.run.id, runs, self._memory.runs)
-            elif isinstance(write, TakeEffect) and write.draft is not None:
-                self._suppose_absent(self.effects, write.effect.key, effects, self._memory.effects)
-            elif isinstance(write, Join):
-                self._suppose_owner(write.owner.id, owners)
-            else:
-                effects.add(write.effect.key if isinstance(write, TakeEffect) else getattr(write, "key", ""))
             if write.run_id:
                 runs.add(write.run_id)
+            if isinstance(write, StartRun):
+                self._suppose_absent(self.runs, write.run.id, runs, self._memory.runs)
+            elif isinstance(write, TakeEffect):
+                if write.draft is not None:
+                    self._suppose_absent(self.effects, write.effect.key, effects, self._memory.effects)
+                else:
+                    effects.add(write.effect.key)
+            elif isinstance(write, Join):
+                self._suppose_owner(write.owner.id, owners)
+            elif key := getattr(write, "key", ""):
+                effects.add(key)
         self._look_up_runs(runs)
-        self._look_up_effects(effects - {""})
+        self._look_up_effects(effects)
         self._look_up_owners(owners)
 
     def _suppose_absent(self, seen: dict[str, Any], name: str, wanted: set[str], memory: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ from psycopg import pq
 from psycopg.errors import error_from_result
 
 INTERRUPTIBLE_MS = 100
+BINARY = 1
 PLACE = re.compile(
     r"%(?:\((?P<name>\w+)\))?b::(?P<kind>bigint|integer|smallint|boolean|text|bytea|double precision)(?P<array>\[\])?"
 )
@@ -110,6 +111,7 @@ class Statement(msgspec.Struct, frozen=True):
     text: bytes
     fields: tuple[str, ...]
     writers: tuple[Callable[[Any], bytes], ...]
+    formats: tuple[int, ...]
 
     def write_down(self, parameters: Mapping[str, Any] | Sequence[Any]) -> list[bytes]:
         """The parameters in binary, by their names or in their order; DataError for what PostgreSQL cannot hold."""
@@ -136,7 +138,7 @@ def statement_of(query: str) -> Statement:
 
     text = PLACE.sub(number, query).encode()
     name = b"surefoot_" + blake2b(text, digest_size=16).hexdigest().encode()
-    return Statement(name, text, tuple(fields), tuple(writers))
+    return Statement(name, text, tuple(fields), tuple(writers), (BINARY,) * len(fields))
 
 
 # --- sending ------------------------------------------------------------------------------------------------------
@@ -170,21 +172,20 @@ class Wire:
         return list(zip(*columns, strict=True))
 
     def _run(self, statement: Statement, values: Sequence[bytes]) -> pq.abc.PGresult:
-        formats = [1] * len(values)
         if self._prepares:
             try:
-                return self._run_prepared(statement, values, formats)
+                return self._run_prepared(statement, values)
             except (psycopg.errors.InvalidSqlStatementName, psycopg.errors.DuplicatePreparedStatement):
                 self._prepares = False  # a pooler gave another session, where nothing has been done
-        self._connection.send_query_params(statement.text, values, None, formats, 1)
+        self._connection.send_query_params(statement.text, values, None, statement.formats, BINARY)
         return self._result()
 
-    def _run_prepared(self, statement: Statement, values: Sequence[bytes], formats: list[int]) -> pq.abc.PGresult:
+    def _run_prepared(self, statement: Statement, values: Sequence[bytes]) -> pq.abc.PGresult:
         if statement.name not in self._prepared:
             self._connection.send_prepare(statement.name, statement.text)
             self._result()
             self._prepared.add(statement.name)
-        self._connection.send_query_prepared(statement.name, values, formats, 1)
+        self._connection.send_query_prepared(statement.name, values, statement.formats, BINARY)
         return self._result()
 
     def _result(self) -> pq.abc.PGresult:
