@@ -133,6 +133,13 @@ CHANGES = [
         f"{REQUESTS} -k gemini_has",
     ),
     Change(
+        "the fingerprint holds what bills a prompt of Claude's program",
+        "http/request.py",
+        'for block in cast("list[Any]", blocks) if not _bills(block)]',
+        'for block in cast("list[Any]", blocks)]',
+        f"{REQUESTS} -k bills",
+    ),
+    Change(
         "the fingerprint holds who asks",
         "http/request.py",
         'VOLATILE = ("metadata", ',

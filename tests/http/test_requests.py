@@ -58,6 +58,21 @@ def test_what_names_the_caller_is_no_part_of_the_question() -> None:
     assert fingerprint(BODY, url=f"{CHAT}?api-key=1") == plain
 
 
+def test_the_block_that_bills_a_prompt_of_claudes_program_is_no_part_of_the_question() -> None:
+    url = "https://api.anthropic.com/v1/messages"
+    prompt = [{"type": "text", "text": "Do the checkout."}]
+
+    def billed(by: str) -> list[dict[str, str]]:
+        return [{"type": "text", "text": f"x-anthropic-billing-header: cc_version=2.1.71; cch={by};"}, *prompt]
+
+    kinds = [fingerprint({**BODY, "system": system}, url=url) for system in (billed("929f9"), billed("2be32"), prompt)]
+    assert len(set(kinds)) == 1
+    others = [
+        fingerprint({**BODY, "system": system}, url=url) for system in ([], [*prompt, *prompt], "Do the checkout.")
+    ]
+    assert len({*kinds, *others}) == 4
+
+
 def test_what_changes_the_answer_is_part_of_the_question() -> None:
     kinds = [
         fingerprint(BODY),
