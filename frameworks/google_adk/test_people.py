@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from google.adk.tools import FunctionTool, ToolContext
 from google.genai import types
 
 import surefoot.http
+from frameworks.lives import to_where_it_waits
 from surefoot import RunWaiting, Surefoot, keyed, opaque, wait_for, workflow
 from surefoot.integrations.asking import Asks
 from surefoot.integrations.google_adk import SurefootPlugin
@@ -85,20 +85,7 @@ def live(
             await wait_for("go")
         return said
 
-    async def main() -> str:
-        async with Surefoot(folder / "agents.db") as sf:
-            waiting = asyncio.ensure_future(sf.run(bank, (folder / "url").read_text(), id="r"))
-            while not waiting.done():
-                await asyncio.wait({waiting}, timeout=0.05)
-                if await asyncio.to_thread(
-                    lambda: (sf.approvals() or (then_ask and stop)) and [r for r in sf.list() if r.status == "waiting"]
-                ):
-                    waiting.cancel()
-                    await asyncio.gather(waiting, return_exceptions=True)
-                    return "waits"
-            return waiting.result()
-
-    return asyncio.run(main())
+    return to_where_it_waits(folder / "agents.db", bank, (folder / "url").read_text(), unasked=then_ask and stop)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from google import genai
 from google.genai import types
 
 import surefoot.http
-from frameworks.replay import twice
+from frameworks.lives import twice
 from surefoot.testing.models import ModelServer, Say, ToolCall, replies
 
 ASK: Any = "say hello"

@@ -11,7 +11,7 @@ import litellm
 import pytest
 
 import surefoot.http
-from frameworks.replay import twice
+from frameworks.lives import twice
 from surefoot.testing.models import ModelServer, replies
 
 ASK: Any = [{"role": "user", "content": "say hello"}]

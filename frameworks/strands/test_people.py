@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from strands.models.openai import OpenAIModel
 from strands.types.tools import ToolContext
 
 import surefoot.http
+from frameworks.lives import to_where_it_waits
 from surefoot import RunWaiting, Surefoot, UsageError, keyed, opaque, workflow
 from surefoot.integrations.asking import Asks
 from surefoot.integrations.strands import protect, run
@@ -63,18 +63,7 @@ def live(
         agent = Agent(name="bank", model=model, tools=list(tools), hooks=list(hooks), callback_handler=None)
         return str(await run(protect(agent, tools={"pay": contract or keyed(3600)}), "go", asks=asks)).strip()
 
-    async def main() -> str:
-        async with Surefoot(folder / "agents.db") as sf:
-            waiting = asyncio.ensure_future(sf.run(bank, (folder / "url").read_text(), id="r"))
-            while not waiting.done():
-                await asyncio.wait({waiting}, timeout=0.05)
-                if await asyncio.to_thread(lambda: sf.approvals() and sf.get("r").status == "waiting"):
-                    waiting.cancel()
-                    await asyncio.gather(waiting, return_exceptions=True)
-                    return "waits"
-            return waiting.result()
-
-    return asyncio.run(main())
+    return to_where_it_waits(folder / "agents.db", bank, (folder / "url").read_text())
 
 
 @pytest.fixture
