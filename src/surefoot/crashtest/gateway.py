@@ -26,6 +26,7 @@ from .services.base import Answered, Backend
 from .wire import BadRequest, Stream, write
 
 UNDER_WAY_SECONDS_MAX = 30.0
+HELD_SECONDS_MAX = 5.0
 HOST_HEADER = "x-surefoot-crashtest-host"
 
 
@@ -258,7 +259,9 @@ class Gateway:
         if reading is not None and deed is Deed.KILL_READ:
             reading.stand_where_it_is_read(tracer, waits)
         elif reading is not None:
-            settle = 0.0 if self._at_its_exit and tracer is None else self._settle
+            settle = self._settle
+            if self._at_its_exit:  # held, it has its time; else, it was too fast before
+                settle = 0.0 if tracer is None else max(settle, HELD_SECONDS_MAX)
             reading.stand_at_the_exit(tracer, settle, waits)
         if reading is not None:
             reading.close()
