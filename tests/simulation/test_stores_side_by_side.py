@@ -485,6 +485,7 @@ VERDICTS = """
 """
 
 
+@pytest.mark.timeout(400)  # half a minute alone, and as much longer as the machine is busy
 def test_memory_and_sqlite_cannot_be_told_apart_by_any_history() -> None:
     explore(SideBySide, examples=90, steps=40)
     told = [line.split() for line in VERDICTS.strip().replace("|", "\n").splitlines()]
@@ -494,6 +495,7 @@ def test_memory_and_sqlite_cannot_be_told_apart_by_any_history() -> None:
     assert not missing, f"a machine that never gets there proves nothing about it: {missing}"
 
 
+@pytest.mark.timeout(400)
 def test_a_retry_after_an_unknown_commit_makes_what_one_commit_makes() -> None:
     explore(InDoubt, examples=40, steps=40)
     assert min(SEEN["unknown", outcome] for outcome in ("applied", "rolled back", "left open")) > 10
