@@ -61,7 +61,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="keep each world's folder, and say where")
     parser.add_argument("--no-save", action="store_true", help="measure and print, and replace nothing")
     parser.add_argument("--check", action="store_true", help="page: write nothing, exit 1 if it would change")
-    return parser.parse_args()
+    return parser.parse_intermixed_args()  # names may stand behind options, as in `make targets ARGS=NAME`
 
 
 def _choose(names: list[str], *, by: str | None) -> list[Target]:
