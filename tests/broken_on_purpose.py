@@ -265,6 +265,34 @@ CHANGES = [
         "        pass",
         rule="R12",
     ),
+    Change(
+        "a run that is executed here already is executed beside it (def)",
+        "runtime/runner.py",
+        "        while self._local.setdefault(plan.proposal.id, token) is not token:\n"
+        "            self._refuse_local(plan)\n            self._engine",
+        "        while self._local.setdefault(plan.proposal.id, token) is None:\n"
+        "            self._refuse_local(plan)\n            self._engine",
+        "tests/runtime/test_running.py",
+        rule="R7",
+    ),
+    Change(
+        "a run that is executed here already is executed beside it (async def)",
+        "runtime/runner.py",
+        "        while self._local.setdefault(plan.proposal.id, token) is not token:\n"
+        "            self._refuse_local(plan)\n            await",
+        "        while self._local.setdefault(plan.proposal.id, token) is None:\n"
+        "            self._refuse_local(plan)\n            await",
+        "tests/runtime/test_running.py",
+        rule="R7",
+    ),
+    Change(
+        "who is not to wait for a run of this process waits",
+        "runtime/runner.py",
+        '        if plan.when_running == "refuse":\n            raise RunBusy(plan.proposal.id, "this process',
+        '        if False:\n            raise RunBusy(plan.proposal.id, "this process',
+        "tests/runtime/test_running.py",
+        rule="R7",
+    ),
 ]
 
 if __name__ == "__main__":

@@ -253,6 +253,33 @@ def test_a_run_that_is_live_here_is_refused_when_asked_to(db: Path) -> None:
         handle.result(20)
 
 
+async def test_two_tasks_with_one_id_run_it_once_and_get_the_same(db: Path) -> None:
+    ran: list[int] = []
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    @step
+    async def work() -> int:
+        ran.append(1)
+        begun.set()
+        await asyncio.wait_for(go.wait(), 60)
+        return len(ran)
+
+    @workflow
+    async def flow() -> int:
+        return await work()
+
+    async with Surefoot(db) as sf:
+        first = asyncio.create_task(sf.run(flow, id="r"))
+        await asyncio.wait_for(begun.wait(), 60)
+        with pytest.raises(RunBusy, match="this process"):
+            await sf.run(flow, id="r", when_running="refuse")
+        second = asyncio.create_task(sf.run(flow, id="r"))
+        await asyncio.wait([second], timeout=0.3)  # time enough to do it again, if that were possible
+        go.set()
+        assert await asyncio.wait_for(asyncio.gather(first, second), 60) == [1, 1]
+    assert ran == [1]
+
+
 async def test_async_with_opens_and_closes(db: Path) -> None:
     @workflow
     async def flow() -> str:
