@@ -7,7 +7,7 @@ run went on fails again on replay, so that whatever the code did about it is don
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -22,6 +22,7 @@ from .conversation import request_blobs
 from .gemini import CallIds
 from .recorded import Head
 from .request import Asked, asked_of
+from .secrets import without_secrets
 from .settings import Settings, tell_once
 from .sse import Events, Pieces, Recorder
 
@@ -152,27 +153,31 @@ def exchange(
     if isinstance(found, Failed):
         return library.fail_again(found.answer, request)
     slot = found
+
+    def hidden(content: bytes) -> bytes:
+        return without_secrets(content, str(request.url), request.headers)
+
     try:
         response = yield Send()
         sends_events = recorded.is_stream(response.headers.get("content-type", ""))
         if response.status_code >= 300:
             body = yield Read(response)
-            slot.fail(recorded.encode(_head(response), body))
+            slot.fail(recorded.encode(_head(response), hidden(body)))
             return library.live(response, library.streams.recorded([body], None), request)
         ids = CallIds(asked.fingerprint + slot.slot.encode()) if asked.api == "gemini.generate" else None
         if sends_events or not _is_json(response):
             recorder: Recorder = Events(ids) if sends_events else Pieces()
-            stream = library.streams.recording(library, Recording(slot, asked, settings, recorder, response))
+            stream = library.streams.recording(library, Recording(slot, asked, settings, recorder, response, hidden))
             return library.live(response, stream, request)
         body = yield Read(response)
     except BaseException as error:
-        end_failed(library, slot, error, None)
+        end_failed(library, slot, error, hidden)
         raise
     body = body if ids is None else ids.named(body)
     answer = recorded.encode(_head(response), body)
     content = _content(body)
     if _is_error(content):
-        slot.fail(answer)
+        slot.fail(recorded.encode(_head(response), hidden(body)))
     else:
         recorder = Pieces()
         recorder.tally.see(content)
@@ -180,14 +185,22 @@ def exchange(
     return library.live(response, library.streams.recorded([body], None), request)
 
 
-def end_failed(library: Library, slot: Slot, error: BaseException, part: bytes | None) -> None:
+def end_failed(
+    library: Library,
+    slot: Slot,
+    error: BaseException,
+    hidden: Callable[[bytes], bytes],
+    head: Head | None = None,
+    part: bytes = b"",
+) -> None:
     """End a slot whose answer did not come: a client's error is an attempt; what stopped us leaves nothing.
 
-    `part` is what had come of a stream, with its head.
+    `head` and `part` are what had come of a stream.
     """
     if isinstance(error, library.transport_error):
-        head = Head(0, [], error=type(error).__name__, text=str(error))
-        slot.fail(recorded.encode(head, b"") if part is None else part)
+        head = head or Head(0, [], error=type(error).__name__, text=str(error))
+        head = msgspec.structs.replace(head, text=hidden(head.text.encode()).decode())
+        slot.fail(recorded.encode(head, hidden(part)))
     else:
         slot.give_back()
 
@@ -236,10 +249,18 @@ def _is_error(content: Any) -> bool:
 class Recording:
     """A stream that is being recorded, for either driver."""
 
-    def __init__(self, slot: Slot, asked: Asked, settings: Settings, recorder: Recorder, response: Any) -> None:
-        """`response` is the one that the library read from the wire."""
+    def __init__(
+        self,
+        slot: Slot,
+        asked: Asked,
+        settings: Settings,
+        recorder: Recorder,
+        response: Any,
+        hidden: Callable[[bytes], bytes],
+    ) -> None:
+        """`response` is the one that the library read from the wire; `hidden` leaves the request's credentials out."""
         self.slot, self.response, self.recorder = slot, response, recorder
-        self._asked, self._settings = asked, settings
+        self._asked, self._settings, self._hidden = asked, settings, hidden
         self.given: list[bytes] = []
         self.over = False
 
@@ -261,4 +282,4 @@ class Recording:
         head = _head(self.response)
         if error is not None or not self.recorder.failed:  # else it ended in order, with an error among its events
             head = Head(head.status, head.headers, error=type(seen).__name__, text=str(seen))
-        end_failed(library, self.slot, seen, recorded.encode(head, b"".join(self.given)))
+        end_failed(library, self.slot, seen, self._hidden, head, b"".join(self.given))

@@ -19,9 +19,10 @@ from ..http import recorded
 from ..http.gemini import CallIds
 from ..http.recorded import Head
 from ..http.request import Asked
+from ..http.secrets import without_secrets
 from ..http.sse import Commit, Events, Pieces, Recorder
 from .flight import Flight
-from .reply import kept_of, without_secrets
+from .reply import kept_of
 from .runs import HeldRun, Question, RunClosed
 
 if TYPE_CHECKING:
