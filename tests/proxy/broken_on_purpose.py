@@ -85,7 +85,7 @@ CHANGES = [
     ),
     Change(
         "a key that stands in the address is recorded when a service quotes it",
-        "reply.py",
+        "../http/secrets.py",
         "        if name in KEYS_IN_QUERY:\n",
         "        if False:\n",
         f"{RULES}::test_a_credential_that_a_service_quotes_is_told_and_not_kept",
