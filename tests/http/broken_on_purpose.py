@@ -133,11 +133,18 @@ CHANGES = [
         f"{REQUESTS} -k gemini_has",
     ),
     Change(
-        "the fingerprint holds what bills a prompt of Claude's program",
+        "the fingerprint holds what Claude's program says of its process",
         "http/request.py",
-        'for block in cast("list[Any]", blocks) if not _bills(block)]',
-        'for block in cast("list[Any]", blocks)]',
-        f"{REQUESTS} -k bills",
+        "headers, question_of(content))",
+        "headers, content)",
+        f"{REQUESTS} -k claudes_program",
+    ),
+    Change(
+        "the fingerprint of any program leaves out the day",
+        "http/claude_program.py",
+        "    if len(rest) == len(blocks):\n        return body\n",
+        "",
+        f"{REQUESTS} -k another_program",
     ),
     Change(
         "the fingerprint holds who asks",

@@ -58,19 +58,36 @@ def test_what_names_the_caller_is_no_part_of_the_question() -> None:
     assert fingerprint(BODY, url=f"{CHAT}?api-key=1") == plain
 
 
-def test_the_block_that_bills_a_prompt_of_claudes_program_is_no_part_of_the_question() -> None:
-    url = "https://api.anthropic.com/v1/messages"
-    prompt = [{"type": "text", "text": "Do the checkout."}]
+MESSAGES = "https://api.anthropic.com/v1/messages"
+PROMPT = {"type": "text", "text": "Do the checkout."}
 
-    def billed(by: str) -> list[dict[str, str]]:
-        return [{"type": "text", "text": f"x-anthropic-billing-header: cc_version=2.1.71; cch={by};"}, *prompt]
 
-    kinds = [fingerprint({**BODY, "system": system}, url=url) for system in (billed("929f9"), billed("2be32"), prompt)]
-    assert len(set(kinds)) == 1
+def billed(by: str, *, day: str = "2026-11-30", said: str = "", role: str = "system") -> dict[str, Any]:
+    """What Claude's program sends."""
+    bill = {"type": "text", "text": f"x-anthropic-billing-header: cc_version=2.1.71; cch={by};"}
+    today = {"type": "text", "text": f"<system-reminder>\nToday's date is {day}.\n</system-reminder>"}
+    messages = [{"role": "user", "content": said or "go"}, {"role": role, "content": [today]}]
+    return {"model": "m", "max_tokens": 9, "system": [bill, PROMPT], "messages": messages}
+
+
+def test_what_claudes_program_says_of_its_process_and_its_day_is_no_part_of_the_question() -> None:
+    for role in ("user", "system"):
+        days = [billed(by, day=day, role=role) for by in ("929f9", "2be32") for day in ("2026-11-30", "2026-12-01")]
+        assert len({fingerprint(body, url=MESSAGES) for body in days}) == 1
     others = [
-        fingerprint({**BODY, "system": system}, url=url) for system in ([], [*prompt, *prompt], "Do the checkout.")
+        billed("929f9"),
+        {**billed("929f9"), "system": [PROMPT]},
+        {**billed("929f9"), "system": billed("929f9")["system"] * 2},
+        billed("929f9", said="go on"),
+        billed("929f9", role="assistant"),
+        billed("929f9", role="assistant", day="2026-12-01"),
     ]
-    assert len({*kinds, *others}) == 4
+    assert len({fingerprint(body, url=MESSAGES) for body in others}) == len(others)
+
+
+def test_another_program_that_names_the_day_asks_another_question_each_day() -> None:
+    days = [{**billed("x", day=f"2026-12-0{day}"), "system": [PROMPT]} for day in (1, 2)]
+    assert len({fingerprint(body, url=MESSAGES) for body in days}) == 2
 
 
 def test_what_changes_the_answer_is_part_of_the_question() -> None:

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from ..core.journal import PREVIEW_CHARACTERS
+from .claude_program import question_of
 
 HEADERS = (
     "anthropic-beta",
@@ -29,9 +30,6 @@ HEADERS = (
 VOLATILE = ("metadata", "user", "safety_identifier", "prompt_cache_key", "service_tier")
 """Members of a body that name the caller, or how it is billed, and not the question."""
 KEYS_IN_QUERY = frozenset({"key", "api-key", "api_key", "access_token"})
-BILLING = "x-anthropic-billing-header:"
-"""How a block of a system prompt begins that names version, entry point and request of Claude's program to who bills
-it; some of its versions put a number into it that is another one in each process."""
 HOSTS = (
     "api.openai.com",
     ".openai.azure.com",
@@ -114,7 +112,7 @@ def asked_of(
     return Asked(
         api=api or "other",
         model=model_of(asked, path),
-        fingerprint=fingerprint(method, host, path, query, headers, content),
+        fingerprint=fingerprint(method, host, path, query, headers, question_of(content)),
         preview=preview_of(asked),
         body=asked,
         rest=(method, host, path),
@@ -154,14 +152,8 @@ def content_of(content_type: str, body: bytes) -> Any:
         fields = cast("dict[str, Any]", content)
         for name in VOLATILE:
             fields.pop(name, None)
-        if isinstance(blocks := fields.get("system"), list):
-            fields["system"] = [block for block in cast("list[Any]", blocks) if not _bills(block)]
         return fields
     return content
-
-
-def _bills(block: Any) -> bool:
-    return isinstance(block, dict) and str(cast("dict[str, Any]", block).get("text", "")).startswith(BILLING)
 
 
 def _parts_of(content_type: str, body: bytes) -> list[list[str]] | None:
