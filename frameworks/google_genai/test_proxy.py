@@ -54,7 +54,7 @@ def answer(ask: Ask) -> Say:
     return Say(text=f"answer {ask.number}", calls=(ToolCall(name="charge"), ToolCall(name="charge")))
 
 
-@pytest.mark.feature("behind the proxy")
+@pytest.mark.feature("proxy")
 @pytest.mark.parametrize("way", ["whole", "streamed", "whole async", "streamed async"])
 def test_paid_once_and_the_same_again_for_an_agent_that_is_killed(tmp_path: Path, way: str) -> None:
     db = tmp_path / "proxy.db"
