@@ -51,7 +51,6 @@ PREVIEWS = ("", "amount=40", "to='ada\\n'", "\N{PILE OF POO}\u0000\u202e")
 ENDS = tuple(do for do in RunDo if do is not RunDo.CLAIM)
 SEEN: Counter[tuple[str, str]] = Counter()  # what was reached: (write, verdict), (status, event), (what, how)
 
-
 Choice = namedtuple("Choice", "make run effect owner a b c")  # noqa: PYI024 - what is drawn for one write; zeros are the plain case
 MAKERS = "append start take record claim record end cancel take record park decide join append record"
 SIZES = (len(RUNS), len(KEYS), len(OWNERS), 12, 12, 12)
