@@ -15,6 +15,7 @@ import importlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -171,6 +172,7 @@ def run(area: Area, changes: Sequence[Change], words: Sequence[str] = ()) -> int
     """Try each change that a word picks, and print a row of a table for it; how many were not seen."""
     chosen = [c for c in changes if not words or any(word == c.rule or word in c.what for word in words)]
     missed = 0
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored, and tests inherit that
     with copied() as copy:
         breaker = Breaker(copy)
         for change in chosen:
