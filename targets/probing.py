@@ -118,7 +118,7 @@ PROBES = (
         row="second process started while the first one sends; can only be asked",
         offer="lookup",
         strikes=(Strike("refund", BEFORE, what="slow"),),
-        late=6.0,
+        late=15.0,
         rivals=True,
         env={"TIMEOUT": "20"},
     ),

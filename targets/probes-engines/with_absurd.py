@@ -9,7 +9,8 @@ sys.path.insert(0, os.environ["PROBES"])
 import office
 from absurd_sdk import Absurd
 
-ORDER, QUEUE, CLAIM_SECONDS = f"refund-{office.CHARGE}", "probes", 8
+ORDER, QUEUE = f"refund-{office.CHARGE}", "probes"
+CLAIM_SECONDS = int(max(8, office.TIMEOUT + 4))  # longer than the longest step
 TRIES = 1 if office.OFFER == "nothing" else 5
 
 
