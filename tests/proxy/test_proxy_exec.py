@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from surefoot.testing.models import ModelServer
 from tests.proxy.conftest import ProxyProcess, Running
 
 pytestmark = pytest.mark.xdist_group("proxy-exec")
+ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = "import sys; from surefoot.cli import main; sys.exit(main())"
 
 PYTHON = """
@@ -88,6 +90,12 @@ def agent(kind: str, folder: Path) -> list[str]:
     return [program, str(path)]
 
 
+def page_shows() -> list[str]:
+    """What docs/proxy.md says that the agent below prints."""
+    page = (ROOT / "docs" / "proxy.md").read_text("utf-8")
+    return page.partition("```text\n")[2].partition("```")[0].splitlines()
+
+
 def execute(models: ModelServer, db: str, run: str, command: list[str], *options: str, **more: str) -> list[str]:
     """(stdout, stderr, exit code) of the agent behind the proxy."""
     environment = {**os.environ, "OPENAI_BASE_URL": f"{models.url}/v1", "ANTHROPIC_BASE_URL": models.url, **more}
@@ -109,6 +117,11 @@ def test_an_agent_in_any_language_goes_on_where_it_was_killed(models: ModelServe
     assert len(models.paid()) == 3
     with Surefoot(db) as sf:
         assert sf.get("r").status == "succeeded"
+    if kind == "node":  # with SUREFOOT_SHOW set the page's lines are printed, to be put there
+        shown = [*lines[:2], re.sub("attempt [0-9a-f]+", "attempt 9e1f4c1f7a52", err.strip()), *lines[2:]]
+        if "SUREFOOT_SHOW" in os.environ:
+            print("\n".join(shown))
+        assert page_shows() == shown
 
 
 def test_the_same_command_goes_on_after_its_own_death(models: ModelServer, folder: Path) -> None:
