@@ -133,7 +133,7 @@ def _row(
         good=int(verdict in ("once", "told")),
         fault="kill" if strike is not None else "none",
         asked=int(strike is not None),
-        done=int(server.ends[:1] == [-signal.SIGKILL] and ends[0] == -signal.SIGKILL),
+        done=int(server.ends[:1] == [-signal.SIGKILL]),  # its client is killed too, or was refused and ended first
         ends={str(end): every_end.count(end) for end in sorted(set(every_end))},
         counts={"orders": orders, "tasks": len(left), "tasks_left_running": len(open_tasks)},
         why=why,
