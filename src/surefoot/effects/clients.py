@@ -119,9 +119,9 @@ def _aiohttp(attempt: Attempt) -> dict[str, Any]:
 
 
 def _urllib3(attempt: Attempt) -> dict[str, Any]:
-    from urllib3.util import Timeout
+    import urllib3  # not a part of it: whoever is just importing it in another thread is waited for
 
-    return {"retries": False, "timeout": Timeout(total=attempt.timeout), "headers": http_headers(attempt)}
+    return {"retries": False, "timeout": urllib3.Timeout(total=attempt.timeout), "headers": http_headers(attempt)}
 
 
 def _sendgrid(attempt: Attempt) -> dict[str, Any]:
