@@ -23,7 +23,7 @@ from typing import Any
 
 from targets import envs, page, results
 from targets.bench import Bench
-from targets.layout import ROOT, Target, every
+from targets.layout import ENVS, ROOT, Target, every
 
 
 def main() -> int:
@@ -96,6 +96,8 @@ def _run(target: Target, args: argparse.Namespace) -> bool:
         if args.only and target.results.exists():
             result = results.merged(results.read(target.results), result, by_row=": " in args.only)
         if not args.no_save:
+            if result.complaints():
+                print(f"  refused; all rows are in {results.keep_refused(result, ENVS)}", flush=True)
             results.save(target.results, result)
         else:
             print("\n".join(result.complaints()))

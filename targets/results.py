@@ -108,6 +108,14 @@ def save(path: Path, result: Result) -> None:
     draft.replace(path)
 
 
+def keep_refused(result: Result, folder: Path) -> Path:
+    """Write rows that must not be committed where an hour's work is not lost; the file, which git ignores."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"refused-{result.target}.json"
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n")
+    return path
+
+
 def merged(old: Result, new: Result, *, by_row: bool = False) -> Result:
     """The new rows in the place of the old ones; `NotProved` if other versions made them.
 

@@ -178,3 +178,9 @@ def test_an_environment_that_cannot_be_made_says_so(tmp_path: Path, monkeypatch:
     with pytest.raises(envs.NotInstalled, match="could not be made"):
         envs.install(load(folder))
     assert not (tmp_path / "target" / "complete").exists()
+
+
+def test_refused_rows_are_kept_where_git_does_not_look(tmp_path: Path) -> None:
+    refused = of(msgspec.structs.replace(GOOD, done=0))
+    kept = results.keep_refused(refused, tmp_path / ".envs")
+    assert results.read(kept) == refused
