@@ -33,3 +33,4 @@ try:
 except ValueError as error:
     print(error)
 print("in stock:", shop.execute("SELECT count FROM stock").fetchone()[0])
+shop.close()
