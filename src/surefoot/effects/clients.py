@@ -39,17 +39,17 @@ def http_headers(attempt: Attempt) -> dict[str, str]:
     return {} if record is not None and record.contract.place is Place.MAIL_HEADER else dict(attempt.headers)
 
 
+# Packages are imported whole: a part of one, while another thread is importing the rest of it, could be a deadlock.
 def make_session(attempt: Attempt) -> Any:
     """See `Attempt.session`."""
     import requests
-    from requests.adapters import HTTPAdapter
-    from urllib3.util import Timeout
+    import urllib3
 
-    class OneRequest(HTTPAdapter):
+    class OneRequest(requests.adapters.HTTPAdapter):
         """Sends once, and ends with the attempt where the caller says no timeout."""
 
         def send(self, request: Any, stream: Any = False, timeout: Any = None, *args: Any, **options: Any) -> Any:
-            limit: Any = Timeout(total=attempt.timeout) if timeout is None else timeout
+            limit: Any = urllib3.Timeout(total=attempt.timeout) if timeout is None else timeout
             return super().send(request, stream, limit, *args, **options)
 
     session = requests.Session()
@@ -76,9 +76,9 @@ def make_client(attempt: Attempt, *, is_async: bool, library: str, options: dict
 
 def _stripe(attempt: Attempt) -> dict[str, Any]:
     import stripe
-    from urllib3.util import Timeout
+    import urllib3
 
-    limit: Any = Timeout(total=attempt.timeout)
+    limit: Any = urllib3.Timeout(total=attempt.timeout)
     fallback = stripe.HTTPXClient(timeout=attempt.timeout) if is_installed("httpx") else None
     client = stripe.RequestsClient(timeout=limit, async_fallback_client=fallback)
     return {"max_network_retries": 0, "http_client": client}
@@ -119,7 +119,7 @@ def _aiohttp(attempt: Attempt) -> dict[str, Any]:
 
 
 def _urllib3(attempt: Attempt) -> dict[str, Any]:
-    import urllib3  # not a part of it: whoever is just importing it in another thread is waited for
+    import urllib3
 
     return {"retries": False, "timeout": urllib3.Timeout(total=attempt.timeout), "headers": http_headers(attempt)}
 
