@@ -44,8 +44,9 @@ def make_session(attempt: Attempt) -> Any:
     """See `Attempt.session`."""
     import requests
     import urllib3
+    from requests.adapters import HTTPAdapter
 
-    class OneRequest(requests.adapters.HTTPAdapter):
+    class OneRequest(HTTPAdapter):
         """Sends once, and ends with the attempt where the caller says no timeout."""
 
         def send(self, request: Any, stream: Any = False, timeout: Any = None, *args: Any, **options: Any) -> Any:
