@@ -67,7 +67,9 @@ def billed(by: str, *, day: str = "2026-11-30", said: str = "", role: str = "sys
     bill = {"type": "text", "text": f"x-anthropic-billing-header: cc_version=2.1.71; cch={by};"}
     today = {"type": "text", "text": f"<system-reminder>\nToday's date is {day}.\n</system-reminder>"}
     messages = [{"role": "user", "content": said or "go"}, {"role": role, "content": [today]}]
-    return {"model": "m", "max_tokens": 9, "system": [bill, PROMPT], "messages": messages}
+    month = "December 2026" if day > "2026-12" else "November 2026"
+    search = {"name": "WebSearch", "description": f"Searches. The current month is {month}. You MUST use this year"}
+    return {"model": "m", "max_tokens": 9, "system": [bill, PROMPT], "messages": messages, "tools": [search]}
 
 
 def test_what_claudes_program_says_of_its_process_and_its_day_is_no_part_of_the_question() -> None:

@@ -11,7 +11,7 @@ import re
 from typing import Any, cast
 
 BILLING = "x-anthropic-billing-header:"
-_TODAY = re.compile(r"\bToday's date is \d{4}-\d{2}-\d{2}\b")
+_TODAY = re.compile(r"\b(Today's date is) \d{4}-\d{2}-\d{2}\b|\b(The current month is) [A-Z][a-z]+ \d{4}\b")
 
 
 def question_of(content: Any) -> Any:
@@ -23,7 +23,7 @@ def question_of(content: Any) -> Any:
     rest = [block for block in blocks if not _text(block).startswith(BILLING)]
     if len(rest) == len(blocks):
         return body
-    return {**body, "system": _undated(rest), "messages": _undated(body.get("messages"))}
+    return {**body, **{name: _undated(body.get(name)) for name in ("messages", "tools")}, "system": _undated(rest)}
 
 
 def _text(block: Any) -> str:
@@ -33,12 +33,14 @@ def _text(block: Any) -> str:
 def _undated(value: Any) -> Any:
     match value:
         case str():
-            return _TODAY.sub("Today's date is", value)
+            return _TODAY.sub(r"\1\2", value)
         case list():
             return [_undated(each) for each in cast("list[Any]", value)]
         case {"role": "user" | "system", "content": content}:
             return {**cast("dict[str, Any]", value), "content": _undated(content)}
         case {"type": "text", "text": str(text)}:
             return {**cast("dict[str, Any]", value), "text": _undated(text)}
+        case {"name": str(), "description": str(text)}:  # a tool: that of its search names the month
+            return {**cast("dict[str, Any]", value), "description": _undated(text)}
         case _:
             return value
