@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from surefoot.core.errors import Abandoned, Disagreement, Refused, StepFailed, UsageError, ValueRefused
@@ -195,7 +195,7 @@ def test_hostile_arguments_give_an_exception_and_never_raise_one(name: str, args
 
 
 @pytest.mark.parametrize("kind", PLAIN)
-@settings(max_examples=15)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])  # slow is what a busy machine is
 @given(args=st.lists(ARGUMENTS, max_size=6))
 def test_no_arguments_make_a_builtin_anything_but_itself_or_its_own_kind(kind: Any, args: list[Any]) -> None:
     back = rebuild_failure(hostile(kind.__name__, *args), "charge", ())

@@ -41,7 +41,9 @@ class Service:
         assert child.read(30.0, until="port ") and child.said("port "), child.lines
         self.children.append(child)
         self.bases.append(f"http://127.0.0.1:{child.said('port ')}")
-        return httpx.Client(base_url=self.bases[-1], timeout=30.0, verify=False)
+        # a connection for each request: the server closes one after a handler that raised, maybe as the next uses it
+        once = httpx.Limits(max_keepalive_connections=0)
+        return httpx.Client(base_url=self.bases[-1], timeout=30.0, verify=False, limits=once)
 
     def kill_at(self, place: str) -> None:
         (self.folder / f"kill-{place}").touch()
