@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -133,15 +134,17 @@ def test_deliverers_killed_at_random_lose_nothing_and_repeat_nothing(
             child.read(10, until="ready")
         children[0].read(dice.uniform(0, 0.06))
         kills += [child.kill() for child in children].count(-9)
-    connection = connect()
-    blamed = outbox.failed(connection)  # on a busy machine the same row may be under way at five of the twelve kills
-    for row in blamed:
-        outbox.retry(connection, row.id)
-    connection.commit()
-    connection.close()
-    assert len(blamed) <= 2
-    child = server.start("deliver_all", store, shop, receiver.port)
-    assert ended(child) == 0
+    blamed: list[str] = []  # on a busy machine the same row may be under way at five of the twelve kills
+    while set(states(connect).values()) != {"delivered"}:
+        with closing(connect()) as connection:
+            stuck = [row.id for row in outbox.failed(connection)]
+            for row_id in stuck:
+                outbox.retry(connection, row_id)
+            connection.commit()
+        blamed += stuck
+        assert len(blamed) <= 2
+        # the next deliverer is the one that sees that a row was there at the last of them
+        assert ended(server.start("deliver_all", store, shop, receiver.port)) == 0
     assert kills >= 6, "too few died while they worked"
     assert set(states(connect).values()) == {"delivered"}
     assert {name: receiver.performed(name) for name in names} == dict.fromkeys(names, 1)
