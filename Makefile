@@ -7,10 +7,12 @@
 #   make test-pgbouncer   the store through a real pgbouncer (which has to be installed)
 #   make test-crashtest-proxy   crashtest's intercepting proxy (mitmproxy, in an environment of its own)
 #   make bench   speed and size beside the raw limit          (make bench-peers adds the environments of other engines)
+#   make bench-crash   how long crashtest takes: 100 boundaries by the fork server, and 10 x 3 of an agent of a second
 #   make targets published agents, killed: docs/kill-anywhere.md   (make target-skyvern: Skyvern, which needs Chromium and ffmpeg)
 #   make test-frameworks        agents of published frameworks, killed, each in its own environment  (ARGS=NAME for one)
 #   make test-frameworks-light  those that CI runs
-#   make test-engines           Temporal, DBOS, Restate, LangGraph, Celery: killed as published, and with Surefoot inside
+#   make test-engines           Temporal, DBOS, Restate, LangGraph, Celery, Absurd, kairo: killed as published, and with Surefoot inside
+#   make breaks  breaks each safety rule on purpose, and says which test sees it    (some hours; ARGS="proxy crashtest" for areas)
 #   make clean   remove everything that the targets above made, results included
 
 SHELL   := /bin/bash
@@ -27,7 +29,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-pgbouncer test-crashtest-proxy check lint types docs fix bench bench-peers targets target-skyvern test-frameworks test-frameworks-light test-engines clean
+.PHONY: help demo test test-pgbouncer test-crashtest-proxy check lint types docs fix bench bench-crash bench-peers breaks targets target-skyvern test-frameworks test-frameworks-light test-engines clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -67,6 +69,12 @@ fix: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m bench $(ARGS)
 
+bench-crash: $(VENV)/.installed-dev
+	$(BIN)/python -m bench.crash $(ARGS)
+
+breaks: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.breaking $(ARGS)
+
 bench-peers: $(VENV)/.installed-dev
 	$(BIN)/python -m bench.peers install $(ARGS)
 
@@ -81,6 +89,7 @@ target-skyvern: $(VENV)/.installed-dev
 test-engines: $(VENV)/.installed-dev
 	$(BIN)/python -m engines run $(ARGS)
 	$(BIN)/python -m engines check
+	$(BIN)/python -m targets run probes-engines engines
 
 # What was measured is kept in frameworks/results, and docs/frameworks/README.md is made from it.
 test-frameworks: $(VENV)/.installed-dev
