@@ -74,9 +74,13 @@ class Link:
             self.drop()
             db = psycopg.connect(self.address.conninfo, autocommit=True, prepare_threshold=None)
             db.add_notice_handler(self._noticed)
-            if self._settings:
-                db.execute(self._settings)
             self._connection = db
+            if self._settings:
+                try:
+                    db.execute(self._settings)
+                except BaseException:
+                    self.drop()
+                    raise
         return db
 
     def stay(self, settings: str) -> None:
