@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.breaking import Area, Change, Seen, areas, broken, judged, given_to
+from tests.breaking import Area, Change, Seen, areas, broken, given_to, judged
 
 EVERY = [(name, area, change) for name, (area, changes) in areas().items() for change in changes]
 

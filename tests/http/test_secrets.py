@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from surefoot import Surefoot, http as surefoot_http, step, workflow
+from surefoot import Surefoot, step, workflow
+from surefoot import http as surefoot_http
 
 CANARY = "sk-canary-8c1f0d"
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
