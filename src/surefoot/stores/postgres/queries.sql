@@ -7,7 +7,7 @@ SELECT {schema}.append_entry(seq => %b::integer, kind => %b::smallint, attempts 
     seen_run => %b::bigint, seen_digest => %b::bytea, timeline => %b::text);
 
 -- name: append_here
--- The same without a function, which takes a third longer: for a session of our own, whose settings it looks at, since
+-- The same without a function, which takes longer: for a session of our own, whose settings it looks at, since
 -- a pooler that nobody noticed may have given another. One row if it was done. (No key of a run ever changes, so this
 -- lock keeps out whatever FOR UPDATE would, and costs less.)
 INSERT INTO {schema}.entries (seq, kind, attempts, at_ms, slot, args_digest, preview, value, digest, run)
