@@ -39,6 +39,22 @@ CHANGES = [
         "tests/postgres/test_pooler.py",
     ),
     Change(
+        "a commit whose answer was lost counts as not committed",
+        "stores/postgres/store.py",
+        "            if certainly_not_committed(error):\n                raise\n            link.drop()\n",
+        "            if True:\n                raise\n            link.drop()\n",
+        "tests/postgres/test_commits.py",
+        rule="R10",
+    ),
+    Change(
+        "a warning at commit counts as success",
+        "stores/postgres/store.py",
+        "        if warning:\n",
+        "        if False:\n",
+        "tests/postgres/test_commits.py",
+        rule="R10",
+    ),
+    Change(
         "statements are prepared behind a pooler",
         "stores/postgres/store.py",
         "            if not self.promise.pooled:\n",
