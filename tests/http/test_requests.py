@@ -340,7 +340,8 @@ def test_a_model_that_is_called_beside_the_journal_is_told_and_stands_in_the_run
 
         with pytest.warns(http.NotRecorded, match="called through requests") as told:
             sf.run(agent, id="r")
-        assert len(told) == 1
+        # `warns` sees all that is warned meanwhile, so also what another test left to the garbage collector.
+        assert [one.category for one in told].count(http.NotRecorded) == 1
         read = sf.store.read_run("r")
         assert read is not None
         assert [entry.slot.partition(":")[0] for entry in read[1]] == ["note"]
