@@ -16,14 +16,14 @@ CHANGES = [
         "runtime/ending.py",
         "    return session.rides and all(",
         "    return False and all(",
-        RIDING,
+        f"{RIDING} -k a_message_is",
     ),
     Change(
         "a timer is waited for where it is",
         "runtime/waiting.py",
         "(session.patient or session.rides or waits_for_others(session))",
         "(session.patient or waits_for_others(session))",
-        RIDING,
+        f"{RIDING} -k a_timer_is",
     ),
     Change(
         "a store that is out is final",

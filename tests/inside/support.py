@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import surefoot
 from surefoot.core.effect import Do, Event, Evidence, Status
 from surefoot.core.writes import DecideEffect, Verdict
+from surefoot.inside import Done, Parked, attempt
 
+RETURN_SECONDS_MAX = 30.0
 calls: list[str] = []
 
 
@@ -50,6 +53,17 @@ def hears() -> Any:
 @surefoot.workflow
 def fails() -> None:
     raise ValueError("no such order")
+
+
+def given_back(sf: surefoot.Surefoot, workflow: surefoot.Workflow[..., Any], run_id: str) -> Done | Parked:
+    """What an attempt returns; one that waits where it is fails here, and its run is cancelled so that it ends."""
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(attempt, sf, workflow, (), {}, run_id)
+        try:
+            return asked.result(RETURN_SECONDS_MAX)
+        except TimeoutError:
+            sf.cancel(run_id)
+    raise AssertionError(f"{run_id!r} was not given back: its thread waited for {RETURN_SECONDS_MAX:.0f} s")
 
 
 def decide(sf: surefoot.Surefoot, run_id: str, receipt: str) -> None:

@@ -14,7 +14,7 @@ import surefoot
 from surefoot.inside import Done, Parked, attempt, attempt_async, is_final
 from surefoot.inside.parked import address_of, leave_address, run_id_of
 from surefoot.inside.riding import LOOK_SECONDS_MAX, look_seconds
-from tests.inside.support import calls, decide, fails, hears, pays, pays_async, sleeps
+from tests.inside.support import calls, decide, fails, given_back, hears, pays, pays_async, sleeps
 
 ENGINES = ("celery", "dbos", "langgraph", "restate", "script", "temporal")
 
@@ -56,7 +56,7 @@ def test_code_that_cannot_await_is_refused_an_async_workflow(sf: surefoot.Surefo
 
 
 def test_a_timer_is_waited_for_by_the_engine(sf: surefoot.Surefoot) -> None:
-    parked = attempt(sf, sleeps, (), {}, "rest")
+    parked = given_back(sf, sleeps, "rest")
     now = sf.engine.time()
     assert isinstance(parked, Parked) and 3000 < parked.until - now <= 3601
     assert look_seconds(parked, 0, now) == 60.0
@@ -65,7 +65,7 @@ def test_a_timer_is_waited_for_by_the_engine(sf: surefoot.Surefoot) -> None:
 
 
 def test_a_message_is_waited_for_by_the_engine(sf: surefoot.Surefoot) -> None:
-    assert isinstance(attempt(sf, hears, (), {}, "ear"), Parked)
+    assert isinstance(given_back(sf, hears, "ear"), Parked)
     sf.signal("ear", "word", "go")
     assert attempt(sf, hears, (), {}, "ear") == Done("go")
 
