@@ -8,25 +8,24 @@ from __future__ import annotations
 
 from tests.breaking import Area, Change, main
 
-SUITES = (
-    ("tests/contract", "tests/crash/test_traps.py"),
-    ("tests/runtime/test_values.py",),
-    ("tests/crash/test_store_faults.py",),
-    (
-        "tests/crash/test_crash_at.py",
-        "-k",
-        "pipelined or (any_command and memory and (timeout or late or not_performed))",
-    ),
-    ("tests/crash/test_two_processes.py",),
-    ("tests/core/test_answers.py", "tests/core/test_policy.py", "tests/core/test_perform.py"),
+TRAPS, FAULTS, CRASH_AT, PROCESSES = (
+    f"crash/test_{n}.py" for n in ("traps", "store_faults", "crash_at", "two_processes")
 )
-AREA = Area("src/surefoot", "", suites=SUITES)
+ANSWERS, PERFORM, VALUES, RUNNING = (
+    "core/test_answers.py",
+    "core/test_perform.py",
+    "runtime/test_values.py",
+    "runtime/test_running.py",
+)
+CONTRACT = "contract/test_contract.py"
+AREA = Area("src/surefoot", "tests")
 CHANGES = [
     Change(
         "a recorded step's entry is ignored on replay",
         "core/flows.py",
         "        return entry.kind == EntryKind.STEP, stored, None\n",
         "        pass\n",
+        f"{TRAPS} -k changes_its_mind",
         rule="R1",
     ),
     Change(
@@ -34,6 +33,7 @@ CHANGES = [
         "runtime/session.py",
         "    if session.pipelined or not command.wait:\n        session.pipeline(write)\n    else:\n        check(session.engine.committer.commit(write))",
         "    if True:\n        session.pipeline(write)",
+        f"{FAULTS} -k an_unknown_commit",
         rule="R1",
     ),
     Change(
@@ -41,6 +41,7 @@ CHANGES = [
         "core/perform.py",
         "        answer = yield from ask(Commit(write))\n        check(answer)\n        held = answer.effect\n        if held is None:",
         "        yield SendEffect(call, proposal, vantage.at + 9, vantage.lease_now + 9)\n        answer = yield from ask(Commit(write))\n        check(answer)\n        held = answer.effect\n        if held is None:",
+        f"{TRAPS} -k an_error_after",
         rule="R2",
     ),
     Change(
@@ -48,6 +49,7 @@ CHANGES = [
         "runtime/committer.py",
         "            batch.append(queue.popleft())",
         "            batch.append(queue.pop())",
+        f"{CRASH_AT} -k barrier",
         rule="R2",
     ),
     Change(
@@ -55,6 +57,7 @@ CHANGES = [
         "core/flows.py",
         "    yield Record(Draft(kind, slot, arguments_digest, preview, value, 0.0, attempt), blobs)",
         "    pass",
+        f"{TRAPS} -k changes_its_mind",
         rule="R2",
     ),
     Change(
@@ -62,6 +65,7 @@ CHANGES = [
         "core/perform.py",
         "        key = derive_key(state.namespace, call.identity or",
         "        key = derive_key(state.namespace, args_digest.hex() + call.identity or",
+        f"{TRAPS} -k with_another_amount",
         rule="R3",
     ),
     Change(
@@ -69,6 +73,7 @@ CHANGES = [
         "core/writes.py",
         "        if held.request_digest != asked.request_digest or",
         "        if",
+        f"{CONTRACT} -k memory and another_request_under",
         rule="R4",
     ),
     Change(
@@ -76,14 +81,23 @@ CHANGES = [
         "core/journal.py",
         "        if _FAMILY[entry.kind] != family or entry.args_digest != args_digest:",
         "        if _FAMILY[entry.kind] != family:",
+        f"{TRAPS} -k other_arguments",
         rule="R4",
     ),
-    Change("unread entries do not stop a send", "core/journal.py", "        if stray:", "        if False:", rule="R4"),
+    Change(
+        "unread entries do not stop a send",
+        "core/journal.py",
+        "        if stray:",
+        "        if False:",
+        f"{TRAPS} -k renamed_effect",
+        rule="R4",
+    ),
     Change(
         "an opaque effect in doubt is sent again",
         "core/policy.py",
         "            if contract.at_least_once:",
         "            if True:",
+        f"{TRAPS} -k opaque_effect_in_doubt",
         rule="R5",
     ),
     Change(
@@ -91,6 +105,7 @@ CHANGES = [
         "core/policy.py",
         "    if until and now >= until:",
         "    if False:",
+        f"{TRAPS} -k after_the_keys_window",
         rule="R5",
     ),
     Change(
@@ -98,14 +113,23 @@ CHANGES = [
         "core/policy.py",
         'answers if e.found == "absent" and e.at >= settled]',
         'answers if e.found == "absent"]',
+        f"{TRAPS} -k empty_lookup_does_not_count",
         rule="R5",
     ),
-    Change("one clear no is enough", "core/contract.py", "clear_nos: int = 2", "clear_nos: int = 1", rule="R5"),
+    Change(
+        "one clear no is enough",
+        "core/contract.py",
+        "clear_nos: int = 2",
+        "clear_nos: int = 1",
+        f"{TRAPS} -k only_two_clear",
+        rule="R5",
+    ),
     Change(
         "an unknown answer counts as refused",
         "core/policy.py",
         "        case _:\n            return Do.LOSE\n",
         "        case _:\n            return Do.REFUSE\n",
+        f"{TRAPS} -k an_error_after",
         rule="R6",
     ),
     Change(
@@ -113,6 +137,7 @@ CHANGES = [
         "core/writes.py",
         "            taken = apply(taken, Event(do=Do.LOSE, at=at, reason=why))",
         "            taken = apply(taken, Event(do=Do.CONFIRM, at=at, receipt=b'null', reason=why))",
+        f"{CONTRACT} -k memory and taken_over_attempt",
         rule="R6",
     ),
     Change(
@@ -120,6 +145,7 @@ CHANGES = [
         "core/policy.py",
         '        case "landed":',
         '        case "landed" | "unsent":',
+        f"{TRAPS} -k paused_between",
         rule="R6",
     ),
     Change(
@@ -127,6 +153,7 @@ CHANGES = [
         "core/writes.py",
         "    if run.fence != fence or run.status",
         "    if run.status",
+        f"{CONTRACT} -k memory and stale_fence",
         rule="R7",
     ),
     Change(
@@ -134,6 +161,7 @@ CHANGES = [
         "core/lease.py",
         "        if holder_id in (0, self.owner) or",
         "        if True or",
+        f"{CONTRACT} -k memory and keeps_its_run",
         rule="R7",
     ),
     Change(
@@ -141,6 +169,7 @@ CHANGES = [
         "core/writes.py",
         "        if held.fence != self.effect_fence or held.term < view.term.number:",
         "        if held.term < view.term.number:",
+        f"{CONTRACT} -k memory and moved_on",
         rule="R7",
     ),
     Change(
@@ -148,6 +177,7 @@ CHANGES = [
         "runtime/session.py",
         "        if clock.now() <= command.begin_until and not_paused and engine.leased():",
         "        if True:",
+        f"{TRAPS} -k paused_between",
         rule="R7",
     ),
     Change(
@@ -155,6 +185,7 @@ CHANGES = [
         "stores/sqlite/store.py",
         "            if version != self._version:",
         "            if not self._version:",
+        f"{CONTRACT} -k sqlite and processes_see",
         rule="R7",
     ),
     Change(
@@ -162,6 +193,7 @@ CHANGES = [
         "stores/sqlite/presence.py",
         "            path.unlink(missing_ok=True)\n            return True",
         "            return False",
+        f"{PROCESSES} -k taken_over_at_once",
         rule="R8",
     ),
     Change(
@@ -169,6 +201,7 @@ CHANGES = [
         "runtime/ending.py",
         "            return Ending(RunDo.SUSPEND, error",
         "            return Ending(None, error",
+        f"{TRAPS} -k opaque_effect_in_doubt",
         rule="R8",
     ),
     Change(
@@ -176,6 +209,7 @@ CHANGES = [
         "runtime/step.py",
         "return Result(True, stored, after)",
         "return Result(True, stored, value)",
+        f"{VALUES} -k comes_back_exactly",
         rule="R9",
     ),
     Change(
@@ -183,6 +217,7 @@ CHANGES = [
         "runtime/committer.py",
         "                if unknown == UNKNOWN_TRIES:",
         "                if True:",
+        f"{FAULTS} -k an_unknown_commit",
         rule="R10",
     ),
     Change(
@@ -190,6 +225,7 @@ CHANGES = [
         "core/writes.py",
         "        if held.stamp == self.stamp:\n            return Answer(Verdict.DONE, effect=held)\n        if self.run_id and owned",
         "        if self.run_id and owned",
+        f"{CONTRACT} -k memory and a_write_that_comes_again",
         rule="R10",
     ),
     Change(
@@ -197,6 +233,7 @@ CHANGES = [
         "core/writes.py",
         "        if view.again and view.has_entry(self.run_id, self.draft.slot, self.draft.kind):",
         "        if False:",
+        f"{CONTRACT} -k memory and a_write_that_comes_again",
         rule="R10",
     ),
     Change(
@@ -204,6 +241,7 @@ CHANGES = [
         "runtime/session.py",
         "HALTING = (StoreError, Diverged,",
         "HALTING = (Diverged,",
+        f"{FAULTS} -k a_commit_that_fails and memory",
         rule="R10",
     ),
     Change(
@@ -211,6 +249,7 @@ CHANGES = [
         "runtime/session.py",
         "    return session.may_begin(command) or command.call.send(session, command.effect)",
         '    if (late := session.may_begin(command)) is not None:\n        return late\n    answer = command.call.send(session, command.effect)\n    return answer if answer.kind == "landed" else command.call.send(session, command.effect)',
+        f"{TRAPS} -k an_error_after",
         rule="R11",
     ),
     Change(
@@ -218,6 +257,7 @@ CHANGES = [
         "core/perform.py",
         "or effect.status is Status.PARKED or effect.scope == call.scope:",
         "or effect.status is Status.PARKED or True:",
+        f"{PERFORM} -k another_account",
         rule="R4",
     ),
     Change(
@@ -225,16 +265,23 @@ CHANGES = [
         "core/policy.py",
         "    if contract.is_short and effect.taken_over:\n        return effect.first_sent_at\n",
         "",
+        f"{ANSWERS} -k short_window_is_relied_on",
         rule="R5",
     ),
     Change(
-        "a used-up key is sent again", "core/policy.py", "    if told in _NOT_REPEATED:\n", "    if False:\n", rule="R5"
+        "a used-up key is sent again",
+        "core/policy.py",
+        "    if told in _NOT_REPEATED:\n",
+        "    if False:\n",
+        f"{ANSWERS} -k another_request_under_the_key",
+        rule="R5",
     ),
     Change(
         "an empty answer counts where it proves nothing",
         "core/policy.py",
         "        if not contract.absence:\n",
         "        if False:\n",
+        f"{ANSWERS} -k proves_no_absence",
         rule="R5",
     ),
     Change(
@@ -242,6 +289,7 @@ CHANGES = [
         "core/policy.py",
         "answer.code not in UNKEYED_CODES",
         "True",
+        f"{ANSWERS} -k before_the_key_was_looked_at",
         rule="R5",
     ),
     Change(
@@ -249,6 +297,7 @@ CHANGES = [
         "core/policy.py",
         '        if last_answer(effect) == "landed":\n',
         "        if False:\n",
+        f"{ANSWERS} -k never_taken_for_absent",
         rule="R6",
     ),
     Change(
@@ -256,6 +305,7 @@ CHANGES = [
         "testing/receiver.py",
         'known = self._by_key.get(key) if promise == "keyed" else None',
         "known = None",
+        f"{TRAPS} -k an_error_after",
         rule="R12",
     ),
     Change(
@@ -263,6 +313,7 @@ CHANGES = [
         "testing/receiver.py",
         '        self._note("performed" if held is None else "repeated", name, key, body, receipt["number"])',
         "        pass",
+        f"{TRAPS} -k an_error_after",
         rule="R12",
     ),
     Change(
@@ -272,7 +323,7 @@ CHANGES = [
         "            self._refuse_local(plan)\n            self._engine",
         "        while self._local.setdefault(plan.proposal.id, token) is None:\n"
         "            self._refuse_local(plan)\n            self._engine",
-        "tests/runtime/test_running.py",
+        f"{RUNNING} -k two_threads_with_one_id",
         rule="R7",
     ),
     Change(
@@ -282,7 +333,7 @@ CHANGES = [
         "            self._refuse_local(plan)\n            await",
         "        while self._local.setdefault(plan.proposal.id, token) is None:\n"
         "            self._refuse_local(plan)\n            await",
-        "tests/runtime/test_running.py",
+        f"{RUNNING} -k two_tasks_with_one_id",
         rule="R7",
     ),
     Change(
@@ -290,7 +341,7 @@ CHANGES = [
         "runtime/runner.py",
         '        if plan.when_running == "refuse":\n            raise RunBusy(plan.proposal.id, "this process',
         '        if False:\n            raise RunBusy(plan.proposal.id, "this process',
-        "tests/runtime/test_running.py",
+        f"{RUNNING} -k refused_when_asked_to",
         rule="R7",
     ),
 ]
