@@ -9,8 +9,8 @@ from __future__ import annotations
 from tests.breaking import Area, Change, main
 
 AREA = Area("src/surefoot/inbox", "tests/inbox")
-KILLED, SERVICE, CONCURRENT, ONCE = (
-    f"test_{n}.py" for n in ("killed_services", "service", "concurrent_services", "once")
+KILLED, SERVICE, CONCURRENT, ONCE, RULES = (
+    f"test_{n}.py" for n in ("killed_services", "service", "concurrent_services", "once", "rules")
 )
 CHANGES = [
     Change(
@@ -32,7 +32,7 @@ CHANGES = [
         "once.py",
         "            done = yield from self._wire.execute(",
         "            yield from self._wire.commit()\n            done = yield from self._wire.execute(",
-        ONCE,
+        f"{ONCE} -k cannot_be_written",
     ),
     Change(
         "once commits the key before the change",
@@ -41,39 +41,53 @@ CHANGES = [
         "                yield from self._wire.commit()\n",
         f"{KILLED} -k transactional",
     ),
-    Change("once compares no request", "once.py", "if digest != self._digest:", "if False:", ONCE),
     Change(
-        "once commits an open transaction", "once.py", "if self._commits and self._wire.is_open():", "if False:", ONCE
+        "once compares no request", "once.py", "if digest != self._digest:", "if False:", f"{ONCE} -k another_request"
     ),
-    Change("no fingerprint", "rules.py", "if found.digest != asked.digest:", "if False:", SERVICE),
-    Change("the client is not in the scope", "request.py", 'client.encode("utf-8", "surrogatepass")', 'b""', SERVICE),
+    Change(
+        "once commits an open transaction",
+        "once.py",
+        "if self._commits and self._wire.is_open():",
+        "if False:",
+        f"{ONCE} -k open_transaction",
+    ),
+    Change(
+        "no fingerprint", "rules.py", "if found.digest != asked.digest:", "if False:", f"{SERVICE} -k another_payload"
+    ),
+    Change(
+        "the client is not in the scope",
+        "request.py",
+        'client.encode("utf-8", "surrogatepass")',
+        'b""',
+        f"{SERVICE} -k of_one_client",
+    ),
     Change(
         "a lost plain handler is run again",
         "rules.py",
         "return found.transactional and asked.transactional",
         "return True",
-        KILLED,
+        f"{KILLED} -k plain_handler",
     ),
     Change(
         "a lost transactional handler is not run again",
         "rules.py",
         "return found.transactional and asked.transactional",
         "return False",
-        KILLED,
+        f"{KILLED} -k a_transactional",
     ),
     Change(
         "the answer leaves before it is stored",
         "middleware.py",
         "        ending = self._middleware.answered(",
         "        await self._pass_on(status, headers, body)\n        ending = self._middleware.answered(",
-        KILLED,
+        f"{KILLED} -k a_transactional",
     ),
     Change(
         "the answer is not stored",
         "rules.py",
         "    mine, move, result = ending.claim, ending.move, ending.result\n",
         "    return None\n    mine, move, result = ending.claim, ending.move, ending.result\n",
-        SERVICE,
+        f"{SERVICE} -k equal_byte",
     ),
     Change(
         "the heartbeat renews nothing",
@@ -101,30 +115,36 @@ CHANGES = [
         "rules.py",
         "if found.stamp != mine.stamp and not",
         "if False and not",
-        "test_rules.py",
+        f"{RULES} -k stale",
     ),
     Change(
         "a plain handler that failed is run again",
         "middleware.py",
         "Move.RELEASE if claim.transactional or nothing_happened else Move.LOSE",
         "Move.RELEASE",
-        SERVICE,
+        f"{SERVICE} -k failed_is_in_doubt",
     ),
     Change(
         "a doubt expires",
         "rules.py",
         "settled = claim.standing in (Standing.ANSWERED, Standing.RELEASED)",
         "settled = True",
-        SERVICE,
+        f"{SERVICE} -k never_expires",
     ),
     Change(
         "a transactional handler need not use once",
         "middleware.py",
         "if not self._claim.transactional or self._call.used_once:",
         "if True:",
-        SERVICE,
+        f"{SERVICE} -k boasts",
     ),
-    Change("cookies are replayed", "answers.py", '*("content-type", ', '*("set-cookie", "content-type", ', SERVICE),
+    Change(
+        "cookies are replayed",
+        "answers.py",
+        '*("content-type", ',
+        '*("set-cookie", "content-type", ',
+        f"{SERVICE} -k listed_headers",
+    ),
     Change(
         "a client that leaves stops its handler",
         "exchange.py",
