@@ -69,7 +69,7 @@ class RunState:
         self.cut = self.replay.cut
         self.begin: Callable[[Begun], None] = _go_on
         """Called before anything new begins; raises what stops the run there: it was cancelled, its budget is spent."""
-        self.catch_up: Callable[[Branch], Flow[None]] = _wait_for_nobody
+        self.catch_up: Callable[[Branch], Flow[None]] = wait_for_nobody
         """Lets what runs beside it read what is recorded in a branch's call scope, as long as somebody may."""
 
     def is_settled(self) -> bool:
@@ -93,7 +93,13 @@ def _go_on(begun: Begun) -> None:
     """Nothing stops it."""
 
 
-def _wait_for_nobody(branch: Branch) -> Flow[None]:
+def begin_nothing(begun: Begun) -> None:
+    """The run has ended here, and whoever goes on has outlived it."""
+    raise LeaseLost("its run has ended here")
+
+
+def wait_for_nobody(branch: Branch) -> Flow[None]:
+    """Nobody runs beside it."""
     return
     yield  # pragma: no cover
 

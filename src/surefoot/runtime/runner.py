@@ -200,7 +200,7 @@ class Runner:
                         raise
                     self._outwait(plan)
                 finally:
-                    self._sessions.discard(session)
+                    self._leave(session)
         except Stopping:
             raise self._stopped(plan) from None
         finally:
@@ -262,7 +262,7 @@ class Runner:
                         raise
                     await self._outwait_async(plan)
                 finally:
-                    self._sessions.discard(session)
+                    self._leave(session)
         except Stopping:
             stopped = self._stopped(plan)
         finally:
@@ -356,7 +356,7 @@ class Runner:
             if session.ended is None:
                 raise
         finally:
-            self._sessions.discard(session)
+            self._leave(session)
         assert session.ended is not None
         return session.ended
 
@@ -367,7 +367,7 @@ class Runner:
             if session.ended is None:
                 raise
         finally:
-            self._sessions.discard(session)
+            self._leave(session)
         assert session.ended is not None
         return session.ended
 
@@ -422,6 +422,10 @@ class Runner:
             session.meter = Meter(run.id, run.budget, run.budget_until, entries)
         self._sessions.add(session)
         return session
+
+    def _leave(self, session: Session) -> None:
+        self._sessions.discard(session)
+        session.let_go()
 
     def _open(self, plan: Plan) -> Flow[tuple[Run, Any]]:
         return flows.open_run(plan.proposal, self._engine.stamps, plan.blobs, plan.when_running)

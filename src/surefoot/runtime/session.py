@@ -48,7 +48,7 @@ from ..core.errors import (
     Suspend,
     UsageError,
 )
-from ..core.flows import Begun, RunState, check
+from ..core.flows import Begun, RunState, begin_nothing, check, wait_for_nobody
 from ..core.journal import NOTE, Branch, Draft, EntryKind
 from ..core.meter import Meter
 from ..core.outcome import Answered, InDoubt
@@ -100,7 +100,8 @@ class Session:
         self.children: set[str] = set()
         state.begin, state.catch_up = self.begin, self.catch_up
         self.compensations: list[tuple[tuple[int, ...], Callable[[], Any]]] = []
-        self.body_scope, self.step_scope = Scope(self, None), Scope(self, None)
+        self.body_scope: Scope | None = Scope(self, None)
+        self.step_scope: Scope | None = Scope(self, None)
         self.meter: Meter | None = None
         self.counting = threading.Lock()
         self.reports = itertools.count()
@@ -237,6 +238,11 @@ class Session:
         self.waits[branch.path, f"doubt:{doubt.effect}"] = Waits(kind="doubt", name=doubt.effect, detail=doubt.name)
         if branch is not self.state.root or any(task is not self.root_task for task in self.tasks):
             await stand_still(self, f"effect {doubt.name!r} is in doubt: {doubt.reason}. Decide: {doubt.how()}")
+
+    def let_go(self) -> None:
+        """Nobody works on the run here any more: what refers back to it goes, so that it is freed now, not collected."""
+        self.state.begin, self.state.catch_up = begin_nothing, wait_for_nobody
+        self.body_scope = self.step_scope = self.root_task = None
 
     def undos(self) -> list[Callable[[], Any]]:
         """How to undo what is confirmed, last first, by place in the code: finishing order would differ on replay."""
