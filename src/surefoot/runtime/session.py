@@ -240,7 +240,7 @@ class Session:
             await stand_still(self, f"effect {doubt.name!r} is in doubt: {doubt.reason}. Decide: {doubt.how()}")
 
     def let_go(self) -> None:
-        """Nobody works on the run here any more: what refers back to it goes, so that it is freed now, not collected."""
+        """Nobody works on the run here any more: without what refers back to it, it is freed at once."""
         self.state.begin, self.state.catch_up = begin_nothing, wait_for_nobody
         self.body_scope = self.step_scope = self.root_task = None
 
