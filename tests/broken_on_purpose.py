@@ -41,7 +41,7 @@ CHANGES = [
         "core/perform.py",
         "        answer = yield from ask(Commit(write))\n        check(answer)\n        held = answer.effect\n        if held is None:",
         "        yield SendEffect(call, proposal, vantage.at + 9, vantage.lease_now + 9)\n        answer = yield from ask(Commit(write))\n        check(answer)\n        held = answer.effect\n        if held is None:",
-        f"{TRAPS} -k an_error_after",
+        f"{TRAPS} -k an_error_after and lookup",
         rule="R2",
     ),
     Change(

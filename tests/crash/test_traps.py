@@ -78,8 +78,10 @@ def test_the_same_holds_when_the_process_died_while_sending() -> None:
 # --- a lookup that lags -------------------------------------------------------------------------------------------
 
 
-def test_an_empty_lookup_does_not_count_until_the_receiver_would_show_it() -> None:
-    trap = Trap(lookup(lag=10), "timeout", lag=10, lookup=True)
+@pytest.mark.parametrize("fault", ["timeout", "late"])
+def test_an_empty_lookup_does_not_count_until_the_receiver_would_show_it(fault: str) -> None:
+    """Not before the attempt's deadline either: what acts late is shown late, a lag after the first empty answer."""
+    trap = Trap(lookup(lag=10), fault, lag=10, lookup=True)
     began = trap.clock.now()
     assert trap.run()["name"] == "o1"
     assert (trap.sent(), trap.performed()) == (1, 1)
