@@ -73,8 +73,10 @@ def approve_all(sf: Surefoot, who: str = "ann") -> None:
 
 
 def until(look: Callable[[], T]) -> T:
-    """What `look` finds, once it finds something."""
+    """What `look` finds, once it finds something; AssertionError after half a minute without."""
+    end = time.monotonic() + 30
     while not (found := look()):
+        assert time.monotonic() < end, "it was never to be seen"
         time.sleep(0.002)
     return found
 
