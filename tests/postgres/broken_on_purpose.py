@@ -20,15 +20,15 @@ CHANGES = [
     Change(
         "an entry is appended on another timeline than the one it was decided on",
         HERE,
-        "    AND substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) = %b::text\n",
+        "    AND starts_with(pg_walfile_name(pg_current_wal_insert_lsn()), %b::text)\n",
         "    AND length(%b::text) > 0\n",
         "tests/postgres/test_failover.py",
     ),
     Change(
         "an entry is appended in a session whose commits do not wait for the disk",
         HERE,
-        "    AND current_setting('synchronous_commit') IN ('on', 'remote_apply') FOR NO KEY UPDATE\n",
-        "    FOR NO KEY UPDATE\n",
+        "    AND current_setting('synchronous_commit') IN ('on', 'remote_apply') FOR NO KEY UPDATE;\n",
+        "    FOR NO KEY UPDATE;\n",
         "tests/postgres/test_pooler.py",
     ),
     Change(

@@ -150,10 +150,10 @@ def test_a_role_without_rights_is_told_which(postgres: PrivatePostgres, postgres
     tables = f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA surefoot TO {role}"
     run_sql(postgres_url, tables, "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA surefoot FROM PUBLIC")
     said = refusal(lambda: PostgresStore(weak))
-    functions = "; ".join(f"EXECUTE on function {name}" for name in ("append_entry", "await_end", "save"))
+    functions = "; ".join(f"EXECUTE on function {name}" for name in ("await_end", "save"))
     assert f"needs: USAGE on sequence runs_num_seq; {functions}." in said
     run_sql(postgres_url, f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA surefoot TO {role}")
-    assert "needs: EXECUTE on function append_entry" in refusal(lambda: PostgresStore(weak))
+    assert "needs: EXECUTE on function await_end" in refusal(lambda: PostgresStore(weak))
     run_sql(postgres_url, f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA surefoot TO {role}")
     with Surefoot(weak) as sf:
         assert sf.run(twice, id="r") == 2

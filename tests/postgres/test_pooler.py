@@ -82,7 +82,7 @@ def test_a_direct_connection_is_told_from_a_pooled_one(postgres_url: str) -> Non
     one(store, place.start())
     for _ in range(20):
         one(store, place.append(f"s{next(place.stamps)}"))
-    assert store._often["append_here"].name.decode() in prepared_by(store), "its session stays, so it is used"
+    assert store._often["append"].name.decode() in prepared_by(store), "its session stays, so it is used"
     store.close()
 
 
@@ -120,7 +120,7 @@ def test_a_statement_that_another_prepared_in_this_session_is_the_same_one(postg
     store = PostgresStore(postgres_url)
     place = Place(lambda: store, fresh=lambda: place)
     one(store, place.start())
-    link, statement = store._writer, store._often["append_here"]
+    link, statement = store._writer, store._often["append"]
     link.connect().pgconn.prepare(statement.name, statement.text)
     one(store, place.append("slot"))
     found = store.read_run("r")
@@ -144,15 +144,15 @@ def test_a_session_without_the_settings_of_ours_is_not_appended_to_as_if_it_had_
     send = store._send
 
     def record(statement: Any, values: Any) -> Any:
-        sent.append(next(name for name, known in store._often.items() if known is statement))
+        sent.append(next((name for name, known in store._often.items() if known is statement), "save"))
         return send(statement, values)
 
     store._send = record  # type: ignore[method-assign]
     one(store, place.append("before"))
-    assert sent == ["append_here"], "a session of our own has been told to wait for the disk"
+    assert sent == ["append"], "a session of our own has been told to wait for the disk"
     store._writer.connect().execute(b"SET synchronous_commit = off")
     one(store, place.append("after"))
-    assert sent[1:] == ["append_here", "append_entry"], "the function sees to it that its own commit is durable"
+    assert sent[1:] == ["append", "save"], "the function sees to it that its own commit is durable"
     found = store.read_run("r")
     assert found is not None
     assert [entry.slot for entry in found[1]] == ["before", "after"]

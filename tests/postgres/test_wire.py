@@ -38,7 +38,7 @@ def test_an_array_of_numbers_is_read_and_nothing_is_nothing(postgres_url: str) -
     with psycopg.connect(postgres_url, autocommit=True) as db:
         wire = Wire(db, prepares=True)
         for numbers, expected in (([], []), ([1, -2], [1, -2]), ([7], None)):
-            assert as_bigints(wire.call(back, back.write_down((numbers,)))) == expected
+            assert as_bigints(wire.run(back, back.write_down((numbers,))).get_value(0, 0)) == expected
 
 
 @pytest.mark.parametrize(
@@ -54,5 +54,5 @@ def test_an_error_leaves_the_connection_fit_for_the_next_statement(postgres_url:
     with psycopg.connect(postgres_url, autocommit=True) as db:
         wire = Wire(db, prepares=True)
         with pytest.raises(psycopg.errors.DivisionByZero):
-            wire.call(fails, fails.write_down((0,)))
+            wire.run(fails, fails.write_down((0,)))
         assert wire.rows(works, works.write_down((5,))) == [(5,)]

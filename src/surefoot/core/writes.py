@@ -26,6 +26,9 @@ from .view import Verdict as Verdict
 from .view import View as View
 from .view import Write as Write
 
+RECORDED = frozenset({Verdict.DONE, Verdict.CANCELLED})
+"""An entry stands in the journal; the owner of a cancelled run learns so, and asks for nothing more."""
+
 CLOCK_ID = 0
 """The number of no process: of the row that keeps the clock."""
 
@@ -145,13 +148,17 @@ class Append(Write, frozen=True, kw_only=True):
         run = view.run(self.run_id)
         if view.again and view.has_entry(self.run_id, self.draft.slot, self.draft.kind):
             return self._done(run)
+        answer = self.judge(run)
+        if answer.verdict in RECORDED:
+            view.append(self.run_id, self.draft)
+            if self.blobs:
+                view.put_blobs(self.blobs)
+        return answer
+
+    def judge(self, run: Run | None) -> Answer:
+        """What becomes of it, if the run is as it is seen here."""
         verdict = owned(run, self.fence)
-        if verdict is not Verdict.DONE:
-            return Answer(verdict, run=run)
-        view.append(self.run_id, self.draft)
-        if self.blobs:
-            view.put_blobs(self.blobs)
-        return self._done(run)
+        return self._done(run) if verdict is Verdict.DONE else Answer(verdict, run=run)
 
     def _done(self, run: Run | None) -> Answer:
         """It is recorded; a run that was cancelled goes on only with undoing its effects."""

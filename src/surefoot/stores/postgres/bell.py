@@ -47,7 +47,7 @@ class Bell:
             self._due.clear()
             try:
                 link.connect()
-                link.wire().call(ring, channel)
+                link.wire().run(ring, channel)
             except (psycopg.Error, StoreError):
                 link.drop()  # workers poll
         link.drop()

@@ -108,6 +108,8 @@ class Link:
 
     def warning(self) -> str:
         """What the server has warned of since the last call, or nothing."""
+        if not self._warnings:
+            return ""
         warnings, self._warnings = self._warnings, []
         return "; ".join(warnings)
 
@@ -129,6 +131,8 @@ class Link:
         db = self._connection
         if db is None or db.closed:
             return False
+        if self._wire is not None and self._wire.is_silent():
+            return True
         try:
             db.pgconn.consume_input()  # may read the server's last words
             db.pgconn.consume_input()  # finds that nothing follows them

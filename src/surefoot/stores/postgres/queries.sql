@@ -1,21 +1,15 @@
 -- `{schema}` is the schema of this store; `{arguments}` are those of `save` that a batch needs, each by its name.
 
--- name: append_entry
--- One entry of one run; false if the run is no longer what was seen.
-SELECT {schema}.append_entry(seq => %b::integer, kind => %b::smallint, attempts => %b::integer, at_ms => %b::bigint,
-    slot => %b::text, args_digest => %b::bytea, preview => %b::bytea, value => %b::bytea, digest => %b::bytea,
-    seen_run => %b::bigint, seen_digest => %b::bytea, timeline => %b::text);
-
--- name: append_here
--- The same without a function, which takes longer: for a session of our own, whose settings it looks at, since
--- a pooler that nobody noticed may have given another. One row if it was done. (No key of a run ever changes, so this
--- lock keeps out whatever FOR UPDATE would, and costs less.)
+-- name: append
+-- One entry of one run, or no row if the run is no longer what was seen: the most frequent statement by far, so it does
+-- without a function, which takes longer. Only for a session of our own, whose settings it looks at, since a pooler that
+-- nobody noticed may have given another. (No key of a run ever changes, so this lock keeps out whatever FOR UPDATE
+-- would, and costs less.)
 INSERT INTO {schema}.entries (seq, kind, attempts, at_ms, slot, args_digest, preview, value, digest, run)
 SELECT %b::integer, %b::smallint, %b::integer, %b::bigint, %b::text, %b::bytea, %b::bytea, %b::bytea, %b::bytea, r.num
 FROM {schema}.runs r WHERE r.num = %b::bigint AND r.digest = %b::bytea
-    AND substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) = %b::text
-    AND current_setting('synchronous_commit') IN ('on', 'remote_apply') FOR NO KEY UPDATE
-RETURNING true;
+    AND starts_with(pg_walfile_name(pg_current_wal_insert_lsn()), %b::text)
+    AND current_setting('synchronous_commit') IN ('on', 'remote_apply') FOR NO KEY UPDATE;
 
 -- name: save
 -- A batch; the numbers of its new runs, or NULL if anything is no longer what was seen.

@@ -9,7 +9,7 @@ from ...core.journal import Entry
 from ..base import Overlay
 from ..records import sealed
 from .desk import columns_of
-from .sight import SeenRun, Sight, changes_records
+from .sight import SeenRun, Sight
 from .wire import Statement, statement_of
 
 # What each argument of `save` is, in the order of the function's own list.
@@ -231,15 +231,5 @@ def save_statement(template: str, groups: frozenset[str]) -> Statement:
 
 
 def append_parameters(seen: SeenRun, entry: Entry, timeline: str) -> tuple[Any, ...]:
-    """The arguments of `append_entry` and `append_here`, in their order."""
+    """The arguments of the statement `append`, in their order."""
     return (*entry_row(seen.num, entry)[1:], seen.num, seen.digest, timeline)
-
-
-def lone_entry(sight: Sight, overlay: Overlay) -> tuple[SeenRun, Entry] | None:
-    """The run and the entry, if all that this batch does is one entry of one run; the most frequent batch of all."""
-    if len(overlay.entries) != 1 or changes_records(overlay):
-        return None
-    run_id, entry = overlay.entries[0]
-    seen = sight.seen_run(run_id)
-    alone = len(sight.runs) == 1 and not sight.effects and not sight.owner_digests and not sight.queue_changes
-    return (seen, entry) if seen is not None and alone else None

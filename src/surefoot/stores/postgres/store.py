@@ -15,15 +15,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.pq.abc import PGresult
 
 from ...core.digest import blob_hash
 from ...core.effect import Effect, Status
 from ...core.errors import CommitUnknown, Damaged, ForkedStore, NotCommitted, StoreError, StoreUnreachable
-from ...core.journal import Entry, verify
+from ...core.journal import Entry, seal, verify
 from ...core.lease import Owner
 from ...core.run import Run, RunStatus
-from ...core.term import FAILED_OVER, FIRST, Term
-from ...core.writes import Answer, Join, Write
+from ...core.term import FAILED_OVER, FIRST, Term, as_of
+from ...core.writes import RECORDED, Answer, Append, Join, Write
 from ..base import Board, Overlay
 from ..records import open_effect, open_owner, open_run
 from .bell import Bell
@@ -43,17 +44,17 @@ from .connection import (
 from .desk import PostgresBoard
 from .place import read_url
 from .presence import Presence, Watch
-from .saving import Saving, append_parameters, decode_text, lone_entry, save_statement
+from .saving import Saving, append_parameters, decode_text, save_statement
 from .schema import check_schema
-from .sight import Memory, Sight, changes_records, remember
-from .wire import Statement, as_bigints, as_bool, statement_of
+from .sight import Memory, SeenRun, Sight, changes_records, remember
+from .wire import Statement, as_bigints, statement_of
 
 R = TypeVar("R", Run, Effect)
 ATTEMPTS_MAX = 40
 LOCK_WAITS_MAX = 3
 READ_TRIES = 3
 OFTEN = (
-    *("append_entry", "append_here", "load_runs", "load_effects", "load_owners", "load_mail", "load_queue"),
+    *("append", "load_runs", "load_effects", "load_owners", "load_mail", "load_queue"),
     *(
         "settle",
         "begin_term",
@@ -127,8 +128,6 @@ class PostgresStore:
         """Decide and save in one commit; durable when it returns. See `stores.base.Store`."""
         self._check_process()
         with self._lock:
-            if any(isinstance(write, Join) for write in writes):
-                self._presence.reappear()
             try:
                 return self._transact(writes, again)
             except BaseException as error:
@@ -160,6 +159,12 @@ class PostgresStore:
         """
         if fresh or not self._timeline:
             self._look_at_term()
+        if len(writes) == 1 and not (fresh or self.promise.pooled):
+            write, seen = writes[0], self._memory.runs.get(writes[0].run_id)
+            if seen is not None and isinstance(write, Append) and not write.blobs:
+                return self._append(seen, write)
+        if any(isinstance(write, Join) for write in writes):
+            self._presence.reappear()
         sight = Sight(self._memory, self._read_to_decide, fresh=fresh)
         sight.prepare(writes)
         overlay = Overlay(sight, again=again, term=self.term)
@@ -176,19 +181,12 @@ class PostgresStore:
                 self._send(self._often["settle"], ())
             remember(self._memory, sight, overlay, {}, {})
             return answers
-        lone = lone_entry(sight, overlay)
-        nums: list[int] | None
-        saving = None
-        if lone is not None:
-            nums = self._append(append_parameters(*lone, self._timeline), fresh=fresh)
-        else:
-            marked = {owner_id for owner_id in overlay.owners if self._presence.marked(owner_id)}
-            saving = Saving(sight, overlay, marked)
-            nums = self._save(saving)
+        marked = {owner_id for owner_id in overlay.owners if self._presence.marked(owner_id)}
+        saving = Saving(sight, overlay, marked)
+        nums = self._save(saving)
         if nums is None:
             return None
-        new = dict(zip(saving.new_runs, nums, strict=True)) if saving else {}
-        remember(self._memory, sight, overlay, new, saving.digests if saving else {})
+        remember(self._memory, sight, overlay, dict(zip(saving.new_runs, nums, strict=True)), saving.digests)
         if overlay.wakes():
             self._bell.ring()
         return answers
@@ -200,17 +198,25 @@ class PostgresStore:
             if unchanged:
                 break
             begin = self._often["begin_term"]
-            if self._send(begin, begin.write_down((number + 1,))) and number >= 0:
+            if self._send(begin, begin.write_down((number + 1,))).ntuples and number >= 0:
                 logging.getLogger("surefoot").warning("%s: %s", self._address.shown, FAILED_OVER)
         if number != self.term.number:
             self._memory.forget()
         self._timeline = timeline
         self.term = Term(number=number, noticed_at=noticed_at, lost_since=lost_since)
 
-    def _append(self, parameters: Sequence[Any], *, fresh: bool) -> list[int] | None:
-        statement = self._often["append_entry" if fresh or self.promise.pooled else "append_here"]
-        values = statement.write_down(parameters)
-        return [] if as_bool(self._send(statement, values)) else None
+    def _append(self, seen: SeenRun, write: Append) -> list[Answer] | None:
+        """The most frequent batch of all, one entry of one remembered run, and its answer; None as for any other."""
+        answer = write.judge(as_of(seen.run, self.term))
+        if answer.verdict not in RECORDED:
+            return None  # what a guess led to says nothing
+        entry, head = seal(seen.head, write.draft)
+        statement = self._often["append"]
+        values = statement.write_down(append_parameters(seen, entry, self._timeline))
+        if not self._send(statement, values).command_tuples:
+            return None
+        self._memory.runs[write.run_id] = SeenRun(seen.num, seen.run, seen.digest, head)
+        return [answer]
 
     def _save(self, saving: Saving) -> list[int] | None:
         groups = saving.groups()
@@ -218,20 +224,20 @@ class PostgresStore:
         if statement is None:
             statement = self._saves[groups] = save_statement(self._queries["save"], groups)
         values = statement.write_down(saving.parameters(self._timeline))
-        return as_bigints(self._send(statement, values))
+        return as_bigints(self._send(statement, values).get_value(0, 0))
 
-    def _send(self, statement: Statement, values: Sequence[bytes]) -> bytes | None:
-        """The one value that a writing statement answers; its commit has three outcomes (R10).
+    def _send(self, statement: Statement, values: Sequence[bytes]) -> PGresult:
+        """What a writing statement answers; its commit has three outcomes (R10).
 
         psycopg.Error: certainly rolled back. CommitUnknown: anything else, an interrupt and a warning included.
         """
         link = self._writer
         if not link.is_alive():
             link.drop()  # noticed before anything is sent, so that an idle cut is no unknown commit
-        link.get()
+        wire = link.wire()
         link.warning()
         try:
-            answer = link.wire().call(statement, values)
+            answer = wire.run(statement, values)
         except Unreachable:
             raise
         except psycopg.Error as error:

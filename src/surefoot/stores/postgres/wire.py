@@ -38,20 +38,12 @@ def _packed(code: str) -> Callable[[Any], bytes]:
     return struct.Struct(">" + code).pack
 
 
-def text_value(value: str) -> bytes:
-    """Text in UTF-8, which every connection of ours speaks; DataError for half of a surrogate pair."""
-    try:
-        return value.encode()
-    except UnicodeEncodeError as error:
-        raise psycopg.DataError(f"a text that PostgreSQL cannot hold: {error}") from None
-
-
 SCALARS: dict[str, Callable[[Any], bytes]] = {
     "bigint": _packed("q"),
     "integer": _packed("i"),
     "smallint": _packed("h"),
     "double precision": _packed("d"),
-    "text": text_value,
+    "text": str.encode,
     "bytea": bytes,
 }
 LOADERS: dict[int, Callable[[bytes], Any]] = {
@@ -83,14 +75,9 @@ def array(kind: str, values: Sequence[Any]) -> bytes:
         items = chain.from_iterable((size, value) for value in values)
         return struct.pack(">iiIii" + f"i{code}" * count, 1, 0, oid, count, 1, *items)
     parts = [struct.pack(">iiIii", 1, 0, VARIABLE[kind], count, 1)]
-    for value in values if kind == "bytea" else map(text_value, values):
+    for value in values if kind == "bytea" else map(str.encode, values):
         parts += (_length(len(value)), value)
     return b"".join(parts)
-
-
-def as_bool(value: bytes | None) -> bool:
-    """What a boolean in binary says."""
-    return value == b"\x01"
 
 
 def as_bigints(value: bytes | None) -> list[int] | None:
@@ -118,10 +105,12 @@ class Statement(msgspec.Struct, frozen=True):
         values: Sequence[Any] = (
             [parameters[name] for name in self.fields] if isinstance(parameters, Mapping) else parameters
         )
+        if len(values) != len(self.writers):
+            raise ValueError(f"a statement of {len(self.writers)} places was given {len(values)} values")
         try:
             return [write(value) for write, value in zip(self.writers, values, strict=True)]
-        except struct.error as error:
-            raise psycopg.DataError(f"a number that does not fit its type: {error}") from None
+        except (struct.error, UnicodeEncodeError) as error:
+            raise psycopg.DataError(f"a value that PostgreSQL cannot hold: {error}") from None
 
 
 def statement_of(query: str) -> Statement:
@@ -155,14 +144,13 @@ class Wire:
         self._poll = select.poll()
         self._poll.register(connection.pgconn.socket, _READ)
 
-    def call(self, statement: Statement, values: Sequence[bytes]) -> bytes | None:
-        """The first value of the first row that it answers, in binary, None if there is none; raises psycopg.Error."""
-        result = self._run(statement, values)
-        return result.get_value(0, 0) if result.ntuples else None
+    def is_silent(self) -> bool:
+        """True if the server has said nothing of which nobody knows yet, its end included; asks nobody."""
+        return not self._poll.poll(0)
 
     def rows(self, statement: Statement, values: Sequence[bytes]) -> list[tuple[Any, ...]]:
         """All rows that it answers; raises psycopg.Error."""
-        result = self._run(statement, values)
+        result = self.run(statement, values)
         count, get = result.ntuples, result.get_value
         columns: list[list[Any]] = []
         for column in range(result.nfields):
@@ -171,7 +159,8 @@ class Wire:
             columns.append(found if load is None else [None if value is None else load(value) for value in found])
         return list(zip(*columns, strict=True))
 
-    def _run(self, statement: Statement, values: Sequence[bytes]) -> pq.abc.PGresult:
+    def run(self, statement: Statement, values: Sequence[bytes]) -> pq.abc.PGresult:
+        """What it answers, its values in binary; raises psycopg.Error."""
         if self._prepares:
             try:
                 return self._run_prepared(statement, values)

@@ -124,36 +124,11 @@ CREATE TABLE {schema}.mail (
     UNIQUE (run, id)
 );
 
--- Each function begins by making its own commit durable, whatever the server's default is, and by bounding how long it
--- waits for a lock. (Written out twice: a call of a third function costs a fifth of an append.) And it writes nothing on
--- another timeline than that on which the writer decided: what the writer remembers may be lost here.
-
--- One entry at the end of a run's journal, if the run still is what the writer has seen: one statement, one commit.
-CREATE FUNCTION {schema}.append_entry(
-    seen_run bigint, seen_digest bytea, seq integer, kind smallint, attempts integer, at_ms bigint, slot text,
-    args_digest bytea, preview bytea, value bytea, digest bytea, timeline text
-) RETURNS boolean LANGUAGE plpgsql AS $$
-BEGIN
-    IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
-        PERFORM set_config('synchronous_commit', 'on', true);
-    END IF;
-    PERFORM set_config('lock_timeout', '10s', true);
-    IF substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) <> timeline THEN
-        RETURN false;
-    END IF;
-    PERFORM FROM {schema}.runs r WHERE r.num = seen_run AND r.digest = seen_digest FOR UPDATE;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
-    INSERT INTO {schema}.entries
-        (run, seq, kind, attempts, at_ms, slot, args_digest, preview, value, digest)
-    VALUES (seen_run, seq, kind, attempts, at_ms, slot, args_digest, preview, value, digest);
-    RETURN true;
-END $$;
-
--- A whole batch in one statement, so that no client ever holds a lock between two of its messages. First everything
--- that was seen while it was decided is locked, in a fixed order, and compared; if anything differs, nothing is
--- written and NULL is answered. Else the numbers of the new runs. An entry of the nth new run has the run number -n.
+-- A whole batch in one statement, so that no client ever holds a lock between two of its messages. It begins by making
+-- its own commit durable, whatever the server's default is, and by bounding how long it waits for a lock; and it writes
+-- nothing on another timeline than that on which the writer decided: what the writer remembers may be lost here. Then
+-- everything that was seen while it was decided is locked, in a fixed order, and compared; if anything differs, nothing
+-- is written and NULL is answered. Else the numbers of the new runs. An entry of the nth new run has the run number -n.
 CREATE FUNCTION {schema}.save(
     timeline text,
     seen_runs bigint[] DEFAULT '{}', seen_run_digests bytea[] DEFAULT '{}',
