@@ -7,12 +7,12 @@ sent cannot come apart, whoever changes what in between.
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from .digest import blake2b
 from .errors import NotApproved
 from .ids import branch_of
 from .journal import Entry, EntryKind
@@ -94,13 +94,13 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 def digest_of(effect: str, artifact: bytes) -> str:
     """32 hex digits over the artifact's canonical JSON and the effect whose request it is ("" for a plain value)."""
     framed = struct.pack(">I", len(effect.encode())) + effect.encode() + artifact
-    return hashlib.blake2b(framed, digest_size=16, person=b"surefoot-approve").hexdigest()
+    return blake2b(framed, digest_size=16, person=b"surefoot-approve").hexdigest()
 
 
 def id_of(run_id: str, slot: str) -> str:
     """A short id that people can type; the same on every replay of that run. Frozen by a test."""
     framed = struct.pack(">I", len(run_id.encode())) + run_id.encode() + slot.encode()
-    raw = int.from_bytes(hashlib.blake2b(framed, digest_size=8, person=b"surefoot-ask-v1").digest(), "big")
+    raw = int.from_bytes(blake2b(framed, digest_size=8, person=b"surefoot-ask-v1").digest(), "big")
     return "".join(_BASE32[raw >> 5 * place & 31] for place in range(_ID_CHARACTERS))
 
 

@@ -7,12 +7,11 @@ parent that begins to wait after the child ended is awake at once, so there is n
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 
 import msgspec
 
-from .digest import BLOB_MARK, short_digest
+from .digest import BLOB_MARK, blake2b, short_digest
 from .flows import RunState
 from .journal import Branch, Draft, Entry, EntryKind
 from .run import FINAL, Run, RunStatus
@@ -36,7 +35,7 @@ def child_id(parent: str, slot: str) -> str:
     text = "/".join(part for part in (parent, branch, name.removeprefix(STARTED)) if part)
     if len(text) <= ID_CHARACTERS_MAX:
         return text
-    named = hashlib.blake2b(text.encode(), digest_size=16, person=b"surefoot-child1").hexdigest()
+    named = blake2b(text.encode(), digest_size=16, person=b"surefoot-child1").hexdigest()
     return f"{text[: ID_CHARACTERS_MAX - 33]}~{named}"
 
 

@@ -5,37 +5,38 @@ BLAKE2b with a person string per use, so that a digest of one kind never stands 
 
 from __future__ import annotations
 
-import hashlib
+try:  # `hashlib` would load OpenSSL, too
+    from _blake2 import blake2b
+except ImportError:
+    from hashlib import blake2b
 
 DIGEST_BYTES = 16
 LINK_BYTES = 12
 SHORT_BYTES = 8
 BLOB_MARK = b"\x00"
 
-_blake2b = hashlib.blake2b
-
 
 def digest(content: bytes) -> bytes:
     """16 bytes over canonical JSON: of arguments, requests."""
-    return _blake2b(content, digest_size=DIGEST_BYTES, person=b"surefoot-args").digest()
+    return blake2b(content, digest_size=DIGEST_BYTES, person=b"surefoot-args").digest()
 
 
 def short_digest(content: bytes) -> bytes:
     """8 bytes over canonical JSON: what an entry keeps of its arguments, to notice that they changed."""
-    return _blake2b(content, digest_size=SHORT_BYTES, person=b"surefoot-args").digest()
+    return blake2b(content, digest_size=SHORT_BYTES, person=b"surefoot-args").digest()
 
 
 def chain_seed(run_id: str) -> bytes:
     """The link before a run's first entry, so that two runs' entries cannot be swapped."""
-    return _blake2b(run_id.encode(), digest_size=LINK_BYTES, person=b"surefoot-seed").digest()
+    return blake2b(run_id.encode(), digest_size=LINK_BYTES, person=b"surefoot-seed").digest()
 
 
 def chain_link(previous: bytes, head: str, args_digest: bytes, value: bytes) -> bytes:
     """The digest of one entry: over the link before it and all that the entry says."""
     content = b"%b%b%c%b%b" % (previous, head.encode(), len(args_digest), args_digest, value)
-    return _blake2b(content, digest_size=LINK_BYTES, person=b"surefoot-chain").digest()
+    return blake2b(content, digest_size=LINK_BYTES, person=b"surefoot-chain").digest()
 
 
 def blob_hash(content: bytes) -> bytes:
     """32 bytes that name a large value."""
-    return _blake2b(content, digest_size=32, person=b"surefoot-blob").digest()
+    return blake2b(content, digest_size=32, person=b"surefoot-blob").digest()

@@ -5,16 +5,15 @@ Changing one byte of `derive_key` would send every effect that is in doubt under
 
 from __future__ import annotations
 
-import hashlib
-import string
 import struct
 from collections.abc import Iterable
 
+from .digest import blake2b
 from .errors import UsageError
 
 KEY_BYTES = 16
 _BASE32 = "0123456789abcdefghjkmnpqrstvwxyz"
-_BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
+_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 SHAPES = ("uuid", "uuid5", "uuid7", "hex", "base32", "base62", "number", "sequence")
 
 
@@ -22,7 +21,7 @@ def derive_key(namespace: str, identity: str) -> str:
     """128 bits from namespace and identity, as 32 hex digits; the same for ever, on every machine."""
     space, name = namespace.encode(), identity.encode()
     framed = struct.pack(">I", len(space)) + space + struct.pack(">I", len(name)) + name
-    return hashlib.blake2b(framed, digest_size=KEY_BYTES, person=b"surefoot-key-v1").hexdigest()
+    return blake2b(framed, digest_size=KEY_BYTES, person=b"surefoot-key-v1").hexdigest()
 
 
 def next_key(key: str, generation: int) -> str:
@@ -30,7 +29,7 @@ def next_key(key: str, generation: int) -> str:
     if not generation:
         return key
     framed = bytes.fromhex(key) + struct.pack(">I", generation)
-    return hashlib.blake2b(framed, digest_size=KEY_BYTES, person=b"surefoot-next-v1").hexdigest()
+    return blake2b(framed, digest_size=KEY_BYTES, person=b"surefoot-next-v1").hexdigest()
 
 
 def render_key(key: str, shape: str, length: int = 0, *, prefix: str = "", at: float = 0.0) -> str:
@@ -113,6 +112,8 @@ def check_identity(template: str, names: Iterable[str]) -> None:
 
 def fill_identity(template: str, arguments: dict[str, object]) -> str:
     """Fill `"review:{partner}"` from the arguments by plain name; anything cleverer is refused."""
+    import string
+
     parts: list[str] = []
     try:
         pieces = list(string.Formatter().parse(template))

@@ -6,7 +6,6 @@ cannot differ. There is one codec and no fallback: no pickle, no import by a nam
 
 from __future__ import annotations
 
-import inspect
 import math
 import sys
 import types
@@ -18,6 +17,7 @@ from typing import Any, cast
 import msgspec
 
 from .errors import UsageError, ValueRefused
+from .parameters import REQUIRED, Kind, parameters_of
 
 VALUE_BYTES_MAX = 64 << 20
 DEPTH_MAX = 200
@@ -187,7 +187,7 @@ class Codec:
         self._members: list[Codec] = []
         self._adapter: Any = None
         self._decode: Callable[[bytes], Any] = _decode_any
-        if hint is Any or hint is inspect.Parameter.empty or isinstance(hint, typing.TypeVar):
+        if hint is Any or isinstance(hint, typing.TypeVar) or _is_absent(hint):
             return
         hint = type(None) if hint is None else hint
         try:
@@ -266,6 +266,12 @@ class Codec:
             ) from None
 
 
+def _is_absent(hint: Any) -> bool:
+    """True for what `inspect` puts where there is no annotation."""
+    inspect = sys.modules.get("inspect")
+    return inspect is not None and hint is inspect.Parameter.empty
+
+
 def refuse_unreadable(hint: Any) -> None:
     """Raises TypeError if some class in the annotation could be written but never read back."""
     import msgspec.inspect
@@ -307,13 +313,12 @@ class ArgumentsCodec:
     def __init__(self, function: Callable[..., Any], what: str, *, skip: int = 0, ignore: tuple[str, ...] = ()) -> None:
         self.what, self.function = what, function
         self._what_is_encoded = f"the arguments of {what}"
-        signature = inspect.signature(function)
-        parameters = list(signature.parameters.values())[skip:]
-        self._signature = signature.replace(parameters=parameters)
-        self._plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
+        parameters = parameters_of(function)[skip:]
+        self._skip = skip
+        self._plain = all(p.kind is Kind.POSITIONAL_OR_KEYWORD for p in parameters)
         self._names = [p.name for p in parameters]
-        self._defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
-        self._parameters = {p.name: p for p in parameters}
+        self._defaults = {p.name: p.default for p in parameters if p.default is not REQUIRED}
+        self._kinds = {p.name: p.kind for p in parameters}
         self._ignore = frozenset(ignore)
         if unknown := self._ignore - set(self._names):
             raise UsageError(f"{what}: ignore= names {sorted(unknown)}, which are no parameters of it")
@@ -321,9 +326,22 @@ class ArgumentsCodec:
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by name with defaults filled in; raises the TypeError that a plain call would raise."""
-        if self._plain and not kwargs and len(args) == len(self._names):
-            return dict(zip(self._names, args, strict=True))
-        bound = self._signature.bind(*args, **kwargs)
+        names = self._names
+        if self._plain and not kwargs and len(args) == len(names):
+            return dict(zip(names, args, strict=True))
+        if self._plain and len(args) <= len(names):
+            given = dict(zip(names, args, strict=False)) | kwargs
+            filled = self._defaults | given
+            if len(given) == len(args) + len(kwargs) and filled.keys() == self._kinds.keys():
+                return {name: filled[name] for name in names}
+        return self._bind_slowly(args, kwargs)
+
+    def _bind_slowly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        import inspect
+
+        signature = inspect.signature(self.function)
+        signature = signature.replace(parameters=list(signature.parameters.values())[self._skip :])
+        bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return bound.arguments
 
@@ -362,18 +380,18 @@ class ArgumentsCodec:
         raws = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
-        for name, parameter in self._parameters.items():
+        for name, kind in self._kinds.items():
             if name in live:
                 value = live[name]
             elif name in raws:
                 value = codecs[name].decode(bytes(raws[name]))
             else:
                 continue
-            if parameter.kind is parameter.VAR_POSITIONAL:
+            if kind is Kind.VAR_POSITIONAL:
                 args.extend(value)
-            elif parameter.kind is parameter.VAR_KEYWORD:
+            elif kind is Kind.VAR_KEYWORD:
                 kwargs.update(value)
-            elif parameter.kind is parameter.KEYWORD_ONLY:
+            elif kind is Kind.KEYWORD_ONLY:
                 kwargs[name] = value
             else:
                 args.append(value)
@@ -384,9 +402,9 @@ class ArgumentsCodec:
             hints = resolve_hints(self.function)
             self._codecs = {
                 name: Codec(
-                    Any if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) else hints.get(name, Any),
+                    Any if kind in (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD) else hints.get(name, Any),
                     f"argument {name!r} of {self.what}",
                 )
-                for name, p in self._parameters.items()
+                for name, kind in self._kinds.items()
             }
         return self._codecs

@@ -6,7 +6,6 @@ The flow is in `core/flows.py`; this module is what a user writes, and how one a
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
@@ -20,6 +19,7 @@ from ..core.errors import Abandoned, Refused, RunWaiting, Suspend, UsageError, V
 from ..core.ids import check_id, check_identity, check_name, fill_identity
 from ..core.journal import Branch
 from ..core.outcome import Confirmed, InDoubt
+from ..core.parameters import is_async, parameters_of
 from ..core.perform import Settled
 from ..core.values import ArgumentsCodec, Codec, resolve_hints
 from ..runtime.outside import finders, outside_session
@@ -71,7 +71,7 @@ class Effect(Named, Generic[P, R]):
         self.identity, self.scope = identity, scope
         self.timeout_seconds = seconds_of(timeout, f"effect {self.name!r}: timeout") or DEFAULT_TIMEOUT_SECONDS
         self.budget_seconds = seconds_of(budget, f"effect {self.name!r}: budget") or DEFAULT_BUDGET_SECONDS
-        names = list(inspect.signature(function).parameters)
+        names = [parameter.name for parameter in parameters_of(function)]
         self.skip = 2 if self.is_method else 1
         if len(names) < self.skip or names[self.skip - 1] != "attempt":
             raise UsageError(
@@ -108,7 +108,7 @@ class Effect(Named, Generic[P, R]):
                 f"effect {self.name!r} is {self.contract.kind}; a receiver that can be asked has the contract "
                 "lookup(lag=...), where lag is the longest time until it shows what it has accepted"
             )
-        if inspect.iscoroutinefunction(function) != self.is_async:
+        if is_async(function) != self.is_async:
             raise UsageError(f"the lookup of {self.name!r} must be {'async def' if self.is_async else 'def'}, as it is")
         self._lookup = function
         return function

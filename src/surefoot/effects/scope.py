@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
+from ..core.digest import blake2b
 from ..core.errors import UsageError
 
 Scope = Mapping[str, str]
@@ -23,5 +23,5 @@ def pin_scope(scope: Scope, effect: str) -> tuple[tuple[str, str], ...]:
         if not isinstance(value, str) or not value:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"effect {effect!r}: the {name} of its scope must be a text, found {value!r}")
         secret = name == "credential"
-        pinned.append((name, hashlib.blake2b(value.encode(), digest_size=8).hexdigest() if secret else value))
+        pinned.append((name, blake2b(value.encode(), digest_size=8).hexdigest() if secret else value))
     return tuple(pinned)

@@ -13,7 +13,6 @@ from contextvars import ContextVar
 
 from ..core.errors import StoreRefused, StoreUnreachable, UsageError
 from ..stores.base import Store
-from ..stores.memory import MemoryStore
 from .clock import Clock, SystemClock, random_number
 from .ending import warn
 
@@ -26,6 +25,8 @@ def open_store(url: str | os.PathLike[str]) -> Store:
     """The store that a URL names: a path, `sqlite:///path`, `postgresql://…`, or `memory:`."""
     text = os.fspath(url)
     if text in ("memory:", ":memory:"):
+        from ..stores.memory import MemoryStore
+
         return MemoryStore()
     if text.startswith(("postgresql://", "postgres://")):
         clock = _patient.get()

@@ -14,13 +14,7 @@ from ..core import flows, perform
 from ..core.budget import Budget
 from ..core.commands import Commit, Flow, ask
 from ..core.digest import digest
-from ..core.errors import (
-    LeaseLost,
-    RunBusy,
-    RunWaiting,
-    Stopping,
-    UsageError,
-)
+from ..core.errors import LeaseLost, RunBusy, RunWaiting, Stopping, UsageError
 from ..core.flows import spill
 from ..core.ids import check_id
 from ..core.journal import Entry

@@ -6,7 +6,6 @@ A crash inside a step's body means that the body runs again; what must not happe
 from __future__ import annotations
 
 import functools
-import inspect
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -20,6 +19,7 @@ from ..core.errors import UsageError
 from ..core.failures import encode_failure, rebuild_failure
 from ..core.ids import check_id, check_name
 from ..core.journal import Branch
+from ..core.parameters import is_async, is_generator, parameters_of
 from ..core.policy import delay_seconds
 from ..core.values import ArgumentsCodec, Codec, resolve_hints
 from .scope import current
@@ -46,16 +46,16 @@ def default_name(function: Callable[..., Any]) -> str:
 
 def first_name(function: Callable[..., Any]) -> str:
     """The name of the first parameter, or ""."""
-    return next(iter(inspect.signature(function).parameters), "")
+    return next((parameter.name for parameter in parameters_of(function)), "")
 
 
 def check_function(function: Any, what: str) -> None:
     """Refuse what can be neither recorded nor replayed: generators, classes, things that cannot be called."""
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+    if is_generator(function):
         raise UsageError(f"{what} {function.__qualname__!r} is a generator function; return a list instead of yielding")
     if isinstance(function, Step | Workflow):
         raise UsageError(f"{function.name!r} is decorated already; use one decorator")
-    if not callable(function) or inspect.isclass(function) or not hasattr(function, "__qualname__"):
+    if not callable(function) or isinstance(function, type) or not hasattr(function, "__qualname__"):
         raise UsageError(f"{what} needs a function (def or async def), found {function!r}")
 
 
@@ -116,7 +116,7 @@ class Named:
         check_function(function, what)
         self.function = function
         self.name = check_name(name or default_name(function), f"{what} name")
-        self.is_async = inspect.iscoroutinefunction(function)
+        self.is_async = is_async(function)
         self.is_method = first_name(function) in ("self", "cls")
         functools.update_wrapper(cast("Callable[..., Any]", self), function)
 
