@@ -146,11 +146,11 @@ CHANGES = [
         f"{SERVICE} -k listed_headers",
     ),
     Change(
-        "a client that leaves stops its handler",
+        "a client that leaves stops the stream of its answer",
         "exchange.py",
         "        await self._over.wait()\n",
         "",
-        f"{SERVICE} -k stream",
+        f"{SERVICE} -k leaves_a_stream",
     ),
     Change(
         "what could not be recorded is forgotten",

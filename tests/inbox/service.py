@@ -6,6 +6,7 @@ in a database. A file `kill-<place>` in the service's folder makes it die there,
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -181,6 +182,7 @@ def odd_endpoints(desk: Desk) -> Endpoints:
         body = await request.json()
 
         async def parts() -> Any:
+            await asyncio.to_thread(desk.hold)
             for _ in range(body["parts"]):
                 yield b"x" * 1000
 

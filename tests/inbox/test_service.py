@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -273,6 +275,24 @@ def test_a_client_that_leaves_gets_the_answer_later(service: Service) -> None:
     answer = ask(client, "/plain")
     assert (answer.status_code, answer.headers["idempotent-replayed"]) == (201, "true")
     assert service.count("plain") == 1
+
+
+def test_a_client_that_leaves_a_stream_gets_the_whole_of_it_later(sqlite_service: Service) -> None:
+    """Starlette ends a stream whose client has gone; what runs once has to be seen to its end."""
+    client, asked = sqlite_service.start(), {"parts": 3}
+    (sqlite_service.folder / "hold").touch()
+    with socket.create_connection((client.base_url.host, client.base_url.port or 0)) as leaving:
+        request = client.build_request("POST", "/stream", json=asked, headers=key_of("1"))
+        head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+        leaving.sendall(f"POST /stream HTTP/1.1\r\n{head}\r\n".encode() + request.content)
+        while sqlite_service.count("stream") == 0:
+            time.sleep(0.005)
+    busy = post(client, "/stream", asked, "1")
+    assert (busy.status_code, problem_type(busy)) == (409, TYPE + "in-progress")
+    (sqlite_service.folder / "hold").unlink()
+    answer = ask(client, "/stream", asked)
+    assert (answer.content, answer.headers["idempotent-replayed"]) == (b"x" * 3000, "true")
+    assert sqlite_service.count("stream") == 1
 
 
 def test_a_store_that_cannot_be_reached_runs_nothing(sqlite_service: Service) -> None:
