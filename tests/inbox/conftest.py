@@ -96,11 +96,13 @@ def key_of(number: int | str) -> dict[str, str]:
 
 
 def ask(client: httpx.Client, path: str, body: Any = None, key: str = "1", **options: Any) -> httpx.Response:
-    """Ask, and again while the first is said to be in progress, as a client should."""
+    """Ask, and again while the first is said to be in progress, as a client should; for most of a minute at most."""
+    end = time.monotonic() + 45
     while True:
         answer = client.post(path, json=body or {"item": "lamp"}, headers=key_of(key), **options)
         if answer.status_code != 409 or problem_type(answer) != IN_PROGRESS:
             return answer
+        assert time.monotonic() < end, "it is said to be in progress for ever"
         time.sleep(0.02)
 
 
