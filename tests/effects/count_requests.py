@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from surefoot.effects.guard import watch
+from surefoot.effects.guard import Watch
 from tests.effects.arrivals import NAMED, serving
 from tests.effects.clients import CALLS, an_attempt, quietly
 
@@ -29,7 +29,7 @@ def count(name: str, options: Mapping[str, Any], fault: str, *, guarded: bool = 
     _, call = CALLS[name]
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder), NAMED[fault]) as server:
         if guarded:
-            with watch(lambda: False):
+            with Watch(lambda: False):
                 quietly(call, server.url, options)
         else:
             quietly(call, server.url, options)

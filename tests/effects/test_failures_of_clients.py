@@ -16,7 +16,7 @@ import pytest
 
 from surefoot.core.contract import keyed
 from surefoot.effects.classify import classify_error
-from surefoot.effects.guard import watch
+from surefoot.effects.guard import Watch
 from surefoot.effects.reading import Reading, Says
 from tests.effects.arrivals import Behaviour, close, cut_short, garbage, reset, serving, silence
 from tests.effects.clients import BARE, CALLS, IN_TESTS, an_attempt, post_with_urllib, quietly
@@ -37,7 +37,7 @@ def readings(
 
     def read(name: str) -> Reading:
         with ExitStack() as stack:
-            held = stack.enter_context(watch(lambda: False)) if guarded else None
+            held = stack.enter_context(Watch(lambda: False)) if guarded else None
             error = quietly(CALLS[name][1], url, options_of(name, seconds))
             assert error is not None, f"{name} was answered"
             return classify_error(error, CONTRACT, has_left=held is not None and held.has_left)
@@ -270,7 +270,7 @@ def test_connection_refused_on_a_redirect_is_in_doubt_since_the_first_request_le
 
     with a_refused_port() as refused:
         moved = f"HTTP/1.1 307 Moved\r\nLocation: {refused}/things\r\nContent-Length: 0\r\n\r\n".encode()
-        with serving(tmp_path, moved) as server, watch(lambda: False) as held:
+        with serving(tmp_path, moved) as server, Watch(lambda: False) as held:
             with pytest.raises(requests.ConnectionError) as caught:
                 requests.post(f"{server.url}/things", timeout=5)
             assert server.arrived("POST") == 1

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from surefoot.effects import guard
-from surefoot.effects.guard import SecondRequest, TooLate, watch
+from surefoot.effects.guard import SecondRequest, TooLate, Watch
 from tests.effects.arrivals import NAMED, answer, serving
 from tests.effects.clients import CALLS, IN_TESTS, an_attempt, quietly
 
@@ -40,7 +40,7 @@ def test_a_package_that_sends_again_is_stopped_after_one_request(call: str, faul
     with serving(tmp_path, NAMED[fault]) as server:
         quietly(CALLS[call][1], server.url, {})
         assert server.arrived("POST", "PUT") > 1, "it does not send again by itself, so this proves nothing"
-    with serving(tmp_path, NAMED[fault]) as server, watch(lambda: False) as held:
+    with serving(tmp_path, NAMED[fault]) as server, Watch(lambda: False) as held:
         error = quietly(CALLS[call][1], server.url, {})
         assert server.arrived("POST", "PUT") == 1
     assert isinstance(error, SecondRequest) and error is held.stopped and held.has_left
@@ -60,7 +60,7 @@ def test_a_client_made_with_the_attempts_options_sends_once(call: str, fault: st
 def test_a_library_that_swallows_the_stop_is_stopped_each_time(tmp_path: Path) -> None:
     import httpx
 
-    with serving(tmp_path, NAMED["500"]) as server, watch(lambda: False) as held, httpx.Client() as client:
+    with serving(tmp_path, NAMED["500"]) as server, Watch(lambda: False) as held, httpx.Client() as client:
         client.post(f"{server.url}/things")
         for _ in range(3):
             with pytest.raises(SecondRequest):
@@ -79,7 +79,7 @@ def test_a_connection_that_was_never_made_does_not_count(tmp_path: Path) -> None
         with socket.socket() as closed:
             closed.bind(("127.0.0.1", 0))
             port = closed.getsockname()[1]
-        with watch(lambda: False) as held:
+        with Watch(lambda: False) as held:
             with pytest.raises((httpx.ConnectError, requests.ConnectionError)):
                 post(f"http://127.0.0.1:{port}/things")
             assert not held.has_left
@@ -107,7 +107,7 @@ def _answer_once(port: int) -> list[int]:
 def test_reading_is_free_and_other_places_are_other_requests(tmp_path: Path) -> None:
     import requests
 
-    with serving(tmp_path, answer(200, {})) as server, watch(lambda: False):
+    with serving(tmp_path, answer(200, {})) as server, Watch(lambda: False):
         for _ in range(3):
             requests.get(f"{server.url}/things", timeout=5)
         requests.post(f"{server.url}/token", timeout=5)
@@ -121,7 +121,7 @@ def test_reading_is_free_and_other_places_are_other_requests(tmp_path: Path) -> 
 def test_more_requests_are_sent_where_the_body_says_so(tmp_path: Path) -> None:
     import httpx
 
-    with serving(tmp_path, answer(200, {})) as server, watch(lambda: False) as held:
+    with serving(tmp_path, answer(200, {})) as server, Watch(lambda: False) as held:
         with an_attempt().more_requests():
             httpx.post(f"{server.url}/graphql")
             httpx.post(f"{server.url}/graphql")
@@ -149,7 +149,7 @@ def test_each_attempt_counts_for_itself_in_threads_and_in_tasks(tmp_path: Path) 
 
     def attempt(client: httpx.Client, url: str) -> None:
         try:
-            with watch(lambda: False):
+            with Watch(lambda: False):
                 client.post(url)
                 with pytest.raises(SecondRequest):
                     client.post(url)
@@ -157,7 +157,7 @@ def test_each_attempt_counts_for_itself_in_threads_and_in_tasks(tmp_path: Path) 
             problems.append(error)
 
     async def attempt_async(client: httpx.AsyncClient, url: str) -> None:
-        with watch(lambda: False):
+        with Watch(lambda: False):
             await client.post(url)
             with pytest.raises(SecondRequest):
                 await client.post(url)
@@ -180,7 +180,7 @@ def test_each_attempt_counts_for_itself_in_threads_and_in_tasks(tmp_path: Path) 
 async def test_a_task_of_the_body_belongs_to_its_attempt(tmp_path: Path) -> None:
     import aiohttp
 
-    with serving(tmp_path, answer(200, {})) as server, watch(lambda: False) as held:
+    with serving(tmp_path, answer(200, {})) as server, Watch(lambda: False) as held:
         async with aiohttp.ClientSession() as session:
 
             async def post() -> int:
@@ -196,7 +196,7 @@ def test_after_the_deadline_nothing_leaves(tmp_path: Path) -> None:
     import httpx
 
     late = [False]
-    with serving(tmp_path, answer(200, {})) as server, watch(lambda: late[0]) as held:
+    with serving(tmp_path, answer(200, {})) as server, Watch(lambda: late[0]) as held:
         httpx.post(f"{server.url}/first")
         late[0] = True
         with pytest.raises(TooLate, match="deadline had passed"):
@@ -222,7 +222,7 @@ def test_a_request_through_a_tunnel_is_counted_once_and_named_by_its_receiver(tm
         connection.request("POST", "/things")
         connection.getresponse().read()
 
-    with serving(tmp_path, tunnel) as proxy, watch(lambda: False):
+    with serving(tmp_path, tunnel) as proxy, Watch(lambda: False):
         post(proxy.port)
         with pytest.raises(SecondRequest, match=r"POST receiver\.example:80/things"):
             post(proxy.port)
@@ -232,9 +232,9 @@ def test_a_request_through_a_tunnel_is_counted_once_and_named_by_its_receiver(tm
 
 PROGRAM = """
 import sys
-from surefoot.effects.guard import SecondRequest, watch
+from surefoot.effects.guard import SecondRequest, Watch
 assert not {"httpx", "requests", "aiohttp", "http.client", "asyncio"} & set(sys.modules), "imported before it is needed"
-with watch(lambda: False):
+with Watch(lambda: False):
     import NAME
     try:
         NAME.post(sys.argv[1] + "/things", timeout=5)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
 
 from ..core.contract import Contract, Kind, Place
 from ..core.effect import Effect
@@ -17,8 +18,7 @@ from .reading import Reading, Says, Unsuccessful
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Attempt:
+class Attempt(Struct, frozen=True, kw_only=True):
     """One try of an effect. One attempt is one request; `session`, `client` and `options` keep a library to that.
 
     `key` is the idempotency key as the receiver wants it, the same at every try. Of `headers`, `params` and `fields`
@@ -37,8 +37,13 @@ class Attempt:
     params: dict[str, str] = field(default_factory=dict[str, str])
     fields: dict[str, str] = field(default_factory=dict[str, str])
     scope: dict[str, str] = field(default_factory=dict[str, str])
-    record: Effect | None = field(default=None, repr=False)
-    connection: Any = field(default=None, repr=False)
+    record: Effect | None = None
+    connection: Any = None
+
+    def __repr__(self) -> str:
+        """Without what is sent."""
+        shown = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__[:-2])
+        return f"Attempt({', '.join(shown)})"
 
     @staticmethod
     def of(effect: Effect, connection: Any = None) -> Attempt:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from ..core import perform
@@ -39,11 +40,17 @@ DEFAULT_BUDGET_SECONDS = 900.0
 _effects: dict[str, Effect[..., Any] | None] = {}
 
 
-def use_of(*use: Any, **options: Any) -> EffectUse:
-    """An `EffectUse`; what sends and reads answers is imported when an effect is first used."""
-    from .use import EffectUse
+@functools.cache
+def _using() -> ModuleType:
+    """What sends and reads answers, imported when an effect is first used."""
+    from . import use
 
-    return EffectUse(*use, **options)
+    return use
+
+
+def use_of(*use: Any, **options: Any) -> EffectUse:
+    """An `EffectUse`."""
+    return _using().EffectUse(*use, **options)
 
 
 class Effect(Named, Generic[P, R]):
@@ -324,10 +331,9 @@ class Effect(Named, Generic[P, R]):
     # --- ends -------------------------------------------------------------------------------------------------------
 
     def _confirmed(self, settled: Settled) -> Confirmed[R]:
-        from .use import UNSTORABLE
-
-        if settled.reason.startswith(UNSTORABLE):
-            raise ValueRefused(f"effect {self.name!r} happened, but its receipt", "", settled.reason[len(UNSTORABLE) :])
+        unstorable: str = _using().UNSTORABLE
+        if settled.reason.startswith(unstorable):
+            raise ValueRefused(f"effect {self.name!r} happened, but its receipt", "", settled.reason[len(unstorable) :])
         content = bytes(settled.receipt)
         receipt = None if content == b"null" else self.codec.decode(content)
         return Confirmed(receipt=cast("R", receipt), effect=settled.key, name=self.name, code=self)

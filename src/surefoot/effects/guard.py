@@ -16,10 +16,10 @@ import threading
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from functools import wraps
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from ..core.errors import Signal
 from .clients import advice
@@ -85,7 +85,7 @@ class TooLate(Stopped):
 
 
 class Watch:
-    """What left within one attempt. `is_late` tells whether the attempt's deadline has passed."""
+    """What left within one attempt, which is the block. `is_late` tells whether the attempt's deadline has passed."""
 
     def __init__(self, is_late: Callable[[], bool]) -> None:
         self._is_late = is_late
@@ -94,6 +94,18 @@ class Watch:
         self._called: set[tuple[str, str]] = set()
         self.permitting = 0
         self.stopped: Stopped | None = None
+        self._token: Token[Watch | None] | None = None
+
+    def __enter__(self) -> Self:
+        """From here on requests of this task or thread are counted."""
+        install()
+        self._token = watching.set(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """No longer."""
+        assert self._token is not None
+        watching.reset(self._token)
 
     @property
     def has_left(self) -> bool:
@@ -129,18 +141,6 @@ class Watch:
 
 
 watching: ContextVar[Watch | None] = ContextVar("surefoot_watch", default=None)
-
-
-@contextmanager
-def watch(is_late: Callable[[], bool]) -> Generator[Watch]:
-    """Within the block one acting request may leave for each method, host and path."""
-    install()
-    held = Watch(is_late)
-    token = watching.set(held)
-    try:
-        yield held
-    finally:
-        watching.reset(token)
 
 
 @contextmanager

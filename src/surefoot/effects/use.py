@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..core.effect import Effect as EffectRecord
@@ -16,7 +15,7 @@ from ..runtime.scope import current
 from ..runtime.session import Session
 from .attempt import Attempt
 from .classify import answered, classify_error, classify_response
-from .guard import Stopped, Watch, watch
+from .guard import Stopped, Watch
 from .transactional import open_transaction, perform_in_transaction
 
 if TYPE_CHECKING:
@@ -124,8 +123,8 @@ class EffectUse:
                 return self._ended(record, held, error, failed=True)
             return self._ended(record, held, value, failed=False)
 
-    def _watch(self, session: Session, record: EffectRecord) -> AbstractContextManager[Watch]:
-        return watch(lambda: session.engine.clock.now() > record.deadline_at)
+    def _watch(self, session: Session, record: EffectRecord) -> Watch:
+        return Watch(lambda: session.engine.clock.now() > record.deadline_at)
 
     def _send_in_transaction(self, session: Session, record: EffectRecord, connect: Callable[[], Any]) -> Answered:
         try:
