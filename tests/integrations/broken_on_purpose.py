@@ -48,7 +48,7 @@ CHANGES = [
         f"{TOOL} -k stays_so",
     ),
     Change(
-        "no memo: a call that is run again acts again",
+        "no memo: what is called again for one call of the model runs again",
         GATE,
         "        self.held.end(self.slot, Done(self.digest, value, None))\n        return value\n\n"
         "    async def run_async",

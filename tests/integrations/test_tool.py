@@ -141,17 +141,19 @@ def test_one_call_of_the_model_that_is_run_again_gets_the_outcome_that_it_had(sf
 
     @workflow
     def run() -> list[Any]:
-        model_answers("call_1", "call_2")
+        model_answers("call_1", "call_2", "call_3")
         seen: list[Any] = []
         for _ in range(2):
             with tool_call_id("call_1"):
                 seen.append(charge("7"))
             with tool_call_id("call_2"), pytest.raises(Refused, match="card declined"):
                 refuse("8")
+            with tool_call_id("call_3"):
+                seen.append(draw())
         return seen
 
-    assert sf.run(run, id="run") == [{"charged": "7"}] * 2
-    assert len(sent) == 2
+    assert sf.run(run, id="run") == [{"charged": "7"}, 3] * 2
+    assert len(sent) == 3
 
 
 def test_one_call_of_the_model_with_other_arguments_diverges(sf: Surefoot) -> None:
