@@ -18,14 +18,14 @@ CHANGES = [
         "book.py",
         "return self.attempts.setdefault(name, Attempt(name))",
         'return self.attempts.setdefault("", Attempt(name))',
-        BOOK,
+        f"{BOOK} -k counts_its_calls",
     ),
     Change(
         "a call is made while recorded ones are unread",
         "book.py",
         "        if found is None and (unread := self._unread(attempt, scope)):\n",
         "        if found is None and False and (unread := self._unread(attempt, scope)):\n",
-        BOOK,
+        f"{BOOK} -k are_unread",
     ),
     Change(
         "two who ask at once make two calls",
