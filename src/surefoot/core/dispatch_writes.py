@@ -48,8 +48,9 @@ class ClaimReady(Write, frozen=True, kw_only=True):
             taken = tuple(run for run in mine if run is not None and run.stamp == self.stamp)
             if taken:
                 return Answer(Verdict.TOOK, runs=taken)
-        queues = {name: queue for name in self.served.queues if (queue := view.desk.queue(name)) is not None}
         ready = view.desk.ready(self.served, now, self.slots * OVERSAMPLE)
+        named = dict.fromkeys(row.queue for row in ready)
+        queues = {name: queue for name in named if (queue := view.desk.queue(name)) is not None}
         counted = _counted(ready, queues)
         under_way = view.desk.taken(counted) if counted else []
         chosen = choose(ready, under_way, queues, owner=owner, slots=self.slots, now=now, turns=self.turns)

@@ -43,12 +43,18 @@ class Reaper:
         self.next_worker = 0
         """The owner whose end is waited for; 0 while there is no other worker."""
 
-    def look_if_due(self) -> None:
-        """Look, if the last look was long enough ago."""
+    @property
+    def is_told(self) -> bool:
+        """True if somebody seems to be gone, so that a look is likely to free runs."""
+        return bool(self._ended)
+
+    def look_if_due(self) -> int:
+        """Look, if the last look was long enough ago; how many runs were freed."""
         now = self._engine.clock.lease_now()
-        if now >= self._due_at:
-            self._due_at = now + LOOK_SECONDS * (0.75 + random_number() / 2)
-            self.look()
+        if now < self._due_at:
+            return 0
+        self._due_at = now + LOOK_SECONDS * (0.75 + random_number() / 2)
+        return self.look()
 
     def hurry(self, ended: int) -> None:
         """This owner seems to be gone: look when asked next."""

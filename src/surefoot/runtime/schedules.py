@@ -256,12 +256,13 @@ class Alarm:
         self._due_at = 0.0
         self._told: set[str] = set()
 
-    def look_if_due(self) -> None:
-        """Look, if the last look was long enough ago."""
+    def look_if_due(self) -> int:
+        """Look, if the last look was long enough ago; how many runs were started."""
         now = self._engine.clock.lease_now()
-        if now >= self._due_at:
-            self._due_at = now + LOOK_SECONDS
-            self.look()
+        if now < self._due_at:
+            return 0
+        self._due_at = now + LOOK_SECONDS
+        return self.look()
 
     def look(self) -> int:
         """Start the runs whose time has come; how many were started here. A schedule that cannot be read is told of."""

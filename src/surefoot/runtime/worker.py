@@ -192,12 +192,14 @@ class Worker:
     def _turn(self) -> float:
         """One round; how long there is nothing to do."""
         self._give_back()
-        self._reaper.look_if_due()
-        self._alarm.look_if_due()
         slots = min(self._concurrency - len(self._active), CLAIMS_MAX)
-        if slots and self._claim(slots) == slots:
+        told = self._reaper.is_told  # of a process that is gone: its runs are freed first
+        taken = self._claim(slots) if slots and not told else 0
+        made_ready = self._reaper.look_if_due() + self._alarm.look_if_due()
+        if told or made_ready or (slots and taken == slots):
             return 0.0
-        return min(POLL_SECONDS * (0.75 + random_number() / 2), self._until_due() if slots else math.inf)
+        idle = slots and not taken  # else the end of a run rings before long
+        return min(POLL_SECONDS * (0.75 + random_number() / 2), self._until_due() if idle else math.inf)
 
     def _until_due(self) -> float:
         due = self._engine.store.board.next_due(self.served)

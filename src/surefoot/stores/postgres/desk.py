@@ -47,11 +47,12 @@ def _held(served: Served) -> dict[str, Any]:
 
 def ready_rows(
     read: Read, served: Served, now: float, limit: int, last_keys: dict[str, str]
-) -> tuple[list[Ready], list[tuple[Any, ...]]]:
+) -> tuple[list[Ready], dict[str, tuple[Any, ...]], dict[str, tuple[Any, ...]]]:
     """Ready rows: the foremost of each queue, and some of each key, so that one busy key cannot hide the others.
 
-    With them, as rows of `load_runs`, the runs of those that were found at once. `last_keys` remembers where the last
-    look at a queue's keys ended; the next one goes on from there.
+    With those that were found at once come, as rows of `load_runs`, their runs by id; and as rows of `load_queue` the
+    limits of their queues by name. `last_keys` remembers where the last look at a queue's keys ended; the next one goes
+    on from there.
     """
     held = _held(served)
     answer = read("find_ready", {"queues": list(served.queues), "limit": limit, "now": now, **held})
@@ -65,7 +66,8 @@ def ready_rows(
         keys = {row[4] for row in behind}
         last_keys[queue] = max(keys) if len(keys) == KEYS_MAX else ""
         found.update((row[0], row_of(row)) for row in behind)
-    return list(found.values()), [(row[0], *row[9:]) for row in answer]
+    runs = {row[0]: (row[0], *row[9:15]) for row in answer}
+    return list(found.values()), runs, {row[1]: row[15:] for row in answer}
 
 
 class PostgresBoard:

@@ -58,9 +58,9 @@ SELECT set_config('synchronous_commit', CASE WHEN current_setting('synchronous_c
 
 -- name: find_ready
 -- Of each queue the foremost rows that nobody has, and those that slept until now, which this worker can run; each with
--- its run and the last entry of its journal.
+-- its run, the last entry of its journal, and the limits of its queue.
 SELECT q.run, q.queue, q.workflow, q.version, q.key, q.priority, q.since, q.due_at, q.owner,
-    r.num, r.record, r.digest, r.status, e.seq, e.digest
+    r.num, r.record, r.digest, r.status, e.seq, e.digest, l.record, l.digest, l.changes
 FROM unnest(%(queues)b::text[]) AS asked (queue) CROSS JOIN LATERAL (
     (SELECT run, queue, workflow, version, key, priority, since, due_at, owner FROM {schema}.queue q
     WHERE q.owner = 0 AND q.due_at = 0 AND q.queue = asked.queue
@@ -73,7 +73,8 @@ FROM unnest(%(queues)b::text[]) AS asked (queue) CROSS JOIN LATERAL (
     ORDER BY q.due_at LIMIT %(limit)b::bigint)) AS q
 JOIN {schema}.runs r ON r.id = q.run
 LEFT JOIN LATERAL (
-    SELECT seq, digest FROM {schema}.entries WHERE run = r.num ORDER BY seq DESC LIMIT 1) AS e ON true;
+    SELECT seq, digest FROM {schema}.entries WHERE run = r.num ORDER BY seq DESC LIMIT 1) AS e ON true
+LEFT JOIN {schema}.queues l ON l.name = q.queue;
 
 -- name: find_ready_of_keys
 -- Of a queue the foremost rows of the next keys behind this one, so that one busy key cannot hide the others.

@@ -78,7 +78,8 @@ class Sight:
         self.owner_digests: dict[int, bytes] = {}
         self.queue_changes: dict[str, int] = {}
         self.schedule_digests: dict[str, bytes] = {}
-        self._at_hand: dict[str, SeenRun] = {}
+        self._runs_at_hand: dict[str, tuple[Any, ...]] = {}
+        self._queues_at_hand: dict[str, tuple[Any, ...]] = {}
 
     def prepare(self, writes: Sequence[Write]) -> None:
         """Guess, or read in as few queries as possible, what these writes will ask for."""
@@ -123,19 +124,16 @@ class Sight:
             if name in self.runs:
                 continue
             known = None if self._fresh else self._memory.runs.get(name)
-            if name in self._at_hand:
-                self.runs[name] = self._at_hand[name]
+            if name in self._runs_at_hand:
+                self.runs[name] = _seen(self._runs_at_hand[name])
             elif known is None:
                 missing.append(name)
             else:
                 self.runs[name] = known
                 self.guessed = True
         if missing:
-            found = self._fetch_runs(missing)
-            self.runs.update({name: found.get(name) for name in missing})
-
-    def _fetch_runs(self, names: list[str]) -> dict[str, SeenRun]:
-        return _seen(self._read("load_runs", (names,))) if names else {}
+            self.runs.update(dict.fromkeys(missing))
+            self.runs.update((row[0], _seen(row)) for row in self._read("load_runs", (missing,)))
 
     def _look_up_effects(self, keys: Iterable[str]) -> None:
         missing: list[str] = []
@@ -201,11 +199,13 @@ class Sight:
     # --- queues and mail: never guessed ------------------------------------------------------------------------------
 
     def load_ready(self, served: Served, now: float, limit: int) -> list[Ready]:
-        """Rows that nobody has; their runs are read along, and count as seen once they are asked for."""
-        rows, runs = ready_rows(self._read, served, now, limit, self._memory.last_keys)
-        self._at_hand.update(_seen(runs))
-        lacking = [row.run_id for row in rows if row.run_id not in self._at_hand and row.run_id not in self.runs]
-        self._at_hand.update(self._fetch_runs(lacking))
+        """Rows that nobody has; runs and queues are read along, and count as seen once they are asked for."""
+        rows, runs, queues = ready_rows(self._read, served, now, limit, self._memory.last_keys)
+        lacking = [row.run_id for row in rows if row.run_id not in runs and row.run_id not in self.runs]
+        if lacking:
+            runs.update((row[0], row) for row in self._read("load_runs", (lacking,)))
+        self._runs_at_hand.update(runs)
+        self._queues_at_hand.update(queues)
         return rows
 
     def load_taken(self, queues: tuple[str, ...]) -> list[Ready]:
@@ -214,9 +214,12 @@ class Sight:
 
     def load_queue(self, name: str) -> Queue | None:
         """One queue that has limits; of two batches that saw the same, the database lets one save."""
-        for content, digest, changes in self._read("load_queue", (name,)):
-            self.queue_changes[name] = changes
-            return open_queue(content, digest)
+        at_hand = self._queues_at_hand.get(name)
+        rows = [at_hand] if at_hand is not None else self._read("load_queue", (name,))
+        for content, digest, changes in rows:
+            if content is not None:
+                self.queue_changes[name] = changes
+                return open_queue(content, digest)
         return None
 
     def load_schedule(self, name: str) -> Schedule | None:
@@ -242,12 +245,10 @@ class Sight:
         return bool(supposed) or any(seen is None and name not in overlay.runs for name, seen in self.runs.items())
 
 
-def _seen(rows: Iterable[tuple[Any, ...]]) -> dict[str, SeenRun]:
-    found: dict[str, SeenRun] = {}
-    for name, num, content, digest, status, seq, link in rows:
-        head = first_head(name) if seq is None else Head(seq + 1, link)
-        found[name] = SeenRun(num, open_run(name, content, digest, status), digest, head)
-    return found
+def _seen(row: tuple[Any, ...]) -> SeenRun:
+    name, num, content, digest, status, seq, link = row
+    head = first_head(name) if seq is None else Head(seq + 1, link)
+    return SeenRun(num, open_run(name, content, digest, status), digest, head)
 
 
 def changes_records(overlay: Overlay) -> bool:
