@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import select
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import blake2b
 from itertools import chain
@@ -100,13 +100,11 @@ class Statement(msgspec.Struct, frozen=True):
     writers: tuple[Callable[[Any], bytes], ...]
     formats: tuple[int, ...]
 
-    def write_down(self, parameters: Mapping[str, Any] | Sequence[Any]) -> list[bytes]:
+    def write_down(self, parameters: dict[str, Any] | Sequence[Any]) -> list[bytes]:
         """The parameters in binary, by their names or in their order; DataError for what PostgreSQL cannot hold."""
         values: Sequence[Any] = (
-            [parameters[name] for name in self.fields] if isinstance(parameters, Mapping) else parameters
+            [parameters[name] for name in self.fields] if isinstance(parameters, dict) else parameters
         )
-        if len(values) != len(self.writers):
-            raise ValueError(f"a statement of {len(self.writers)} places was given {len(values)} values")
         try:
             return [write(value) for write, value in zip(self.writers, values, strict=True)]
         except (struct.error, UnicodeEncodeError) as error:
