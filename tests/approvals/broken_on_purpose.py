@@ -47,7 +47,7 @@ CHANGES = [
         f"{GATE} -k looks_like_a_request",
     ),
     Change(
-        "releases= is ignored",
+        "`releases=` is ignored",
         "core/approval.py",
         "            elif grant.releases and grant.releases not in names:\n",
         "            elif False:\n",
