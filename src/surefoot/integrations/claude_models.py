@@ -17,21 +17,25 @@ from typing import Any
 
 from .. import http
 from ..core.errors import Signal, SurefootError
+from ..runtime.clock import variable
 
 HOP_BY_HOP = frozenset(
     ("accept-encoding", "connection", "content-encoding", "content-length", "host", "keep-alive", "transfer-encoding")
 )
 TIMEOUT_SECONDS = 600.0
+ANTHROPIC = "https://api.anthropic.com"
 
 
 @contextmanager
-def recorded_models(upstream: str = "https://api.anthropic.com") -> Generator[str]:
+def recorded_models(upstream: str = "") -> Generator[str]:
     """Within the block, the address at which model calls of this run are answered; loopback only.
 
+    `upstream` is asked: if it is empty, what `ANTHROPIC_BASE_URL` names here, such as a gateway, or else Anthropic.
     Enter it in the run, inside the call scope that the calls belong to. A call that is not answered when the block ends
     is cut off, and made again after a restart.
     """
     context = contextvars.copy_context()
+    upstream = (upstream or variable("ANTHROPIC_BASE_URL") or ANTHROPIC).rstrip("/")
     client = http.client(timeout=TIMEOUT_SECONDS)
     handler = type("Forwarding", (_Forwarding,), {"context": context, "client": client, "upstream": upstream})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
