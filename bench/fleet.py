@@ -48,7 +48,8 @@ def peers_here(**kinds: str) -> list[Contestant]:
 
 def with_queue() -> list[Contestant]:
     shared = {peer.name for peer in peers.PEERS if peer.queue}
-    return [ours("async", postgres=True), *(peer for peer in others(keeps="postgres") if peer.name in shared)]
+    queued = [peer for peer in others(keeps="postgres") if peer.name in shared]
+    return [ours("async", postgres=True), bare("group", postgres=True), *queued]
 
 
 # --- one process ------------------------------------------------------------------------------------------------
