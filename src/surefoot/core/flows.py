@@ -30,7 +30,7 @@ from .effect import Effect
 from .errors import CancelRequested, Damaged, LeaseLost, RunBusy, RunMismatch
 from .journal import PREVIEW_CHARACTERS, Branch, Draft, Entry, EntryKind, Replay
 from .run import Run, RunDo
-from .writes import Answer, Blobs, ClaimRun, EndRun, StartRun, Verdict
+from .writes import DONE, Answer, Blobs, ClaimRun, EndRun, StartRun, Verdict
 
 INLINE_BYTES = 64 << 10
 POLL_SECONDS = 0.05
@@ -238,6 +238,8 @@ def end_run(state: RunState, write: EndRun) -> Flow[Answer]:
 
 def check(answer: Answer) -> None:
     """Turn a verdict that ends the caller's right to work into the signal that stops it."""
+    if answer is DONE:
+        return
     if answer.verdict is Verdict.FENCED or answer.verdict is Verdict.MISSING:
         raise LeaseLost("another owner has this run now")
     if answer.verdict is Verdict.CANCELLED:

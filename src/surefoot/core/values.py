@@ -84,9 +84,9 @@ def difference(before: Any, after: Any, path: str = "$", depth: int = 0) -> tupl
         after = cast("dict[str, Any]", after)
         if before.keys() != after.keys():
             return path, "its keys come back changed; keys must be strings, or the annotation must name their type"
-        if any(type(key) is not type(back) for key, back in zip(before, after, strict=True)):
-            return path, "the type of its keys comes back changed; the annotation must name it"
-        for key, value in before.items():
+        for (key, value), key_back in zip(before.items(), after, strict=True):
+            if type(key) is not type(key_back):
+                return path, "the type of its keys comes back changed; the annotation must name it"
             back = after[key]
             if type(value) is str and type(back) is str and value == back:
                 continue
@@ -328,7 +328,7 @@ class ArgumentsCodec:
         """Arguments by name with defaults filled in; raises the TypeError that a plain call would raise."""
         names = self._names
         if self._plain and not kwargs and len(args) == len(names):
-            return dict(zip(names, args, strict=True))
+            return dict(zip(names, args, strict=False))
         if self._plain and len(args) <= len(names):
             given = dict(zip(names, args, strict=False)) | kwargs
             filled = self._defaults | given

@@ -93,7 +93,6 @@ class Effect(Named, Generic[P, R]):
             check_identity(identity, names[self.skip :])
         if scope is not None and not callable(scope):
             pin_scope(scope, self.name)
-        self._codec: Codec | None = None
         self._lookup: Callable[..., Any] | None = None
         self._undo: Effect[..., Any] | None = None
         self.register()
@@ -149,13 +148,10 @@ class Effect(Named, Generic[P, R]):
         self._undo = Effect(function, target, name=f"compensate:{self.name}", **options)
         return self._undo
 
-    @property
+    @functools.cached_property
     def codec(self) -> Codec:
         """How receipts are stored and read back."""
-        if self._codec is None:
-            hint = resolve_hints(self.function).get("return", Any)
-            self._codec = Codec(hint, f"the receipt of effect {self.name!r}")
-        return self._codec
+        return Codec(resolve_hints(self.function).get("return", Any), f"the receipt of effect {self.name!r}")
 
     # --- calling ----------------------------------------------------------------------------------------------------
 

@@ -192,10 +192,12 @@ class Committer:
 
     def _pass_on(self) -> None:
         """After leading: somebody who still waits has to lead next."""
+        if not self._queue:
+            return
         try:
             pending = self._queue[0]
         except IndexError:
-            return
+            return  # another thread has just taken it
         if pending.loop is None and pending.callback is None:
             pending.wake()
         elif pending.loop is None:
@@ -280,7 +282,7 @@ class Committer:
                 by_loop.setdefault(pending.loop, []).append(pending)
             elif pending.callback is not None:
                 pending.callback(pending)
-            else:
+            elif pending.waiter is not None:
                 pending.wake()
         for loop, theirs in by_loop.items():
             try:

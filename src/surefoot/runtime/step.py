@@ -163,15 +163,11 @@ class Step(Named, Generic[P, R]):
         self.raises = check_raises(raises, self.name)
         self.skip = 1 if self.is_method else 0
         self.arguments = ArgumentsCodec(function, f"step {self.name!r}", skip=self.skip, ignore=ignore)
-        self._codec: Codec | None = None
 
-    @property
+    @functools.cached_property
     def codec(self) -> Codec:
         """How results are stored and read back; built at first use, when annotations can be resolved."""
-        if self._codec is None:
-            hint = resolve_hints(self.function).get("return", Any)
-            self._codec = Codec(hint, f"the result of step {self.name!r}")
-        return self._codec
+        return Codec(resolve_hints(self.function).get("return", Any), f"the result of step {self.name!r}")
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Inside a workflow: recorded once. Outside, or inside another step: a plain call."""
@@ -364,16 +360,12 @@ class Workflow(Named, Generic[P, R]):
         self.skip = 1 if self.is_method else 0
         self.arguments = ArgumentsCodec(function, f"workflow {self.name!r}", skip=self.skip, ignore=ignore)
         self.ignored = frozenset(ignore)
-        self._codec: Codec | None = None
         register(self)
 
-    @property
+    @functools.cached_property
     def codec(self) -> Codec:
         """How the result is stored and read back."""
-        if self._codec is None:
-            hint = resolve_hints(self.function).get("return", Any)
-            self._codec = Codec(hint, f"the result of workflow {self.name!r}")
-        return self._codec
+        return Codec(resolve_hints(self.function).get("return", Any), f"the result of workflow {self.name!r}")
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Always refused: a plain call would silently not be durable."""
