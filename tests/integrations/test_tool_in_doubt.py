@@ -167,6 +167,7 @@ def test_a_tool_that_needs_approval_is_sent_once_somebody_has_approved_exactly_t
     handle = sf.start(run, id="run")
     waiting: list[Any] = []
     while not waiting:
+        assert sent == [], "it was sent before anybody was asked"
         threading.Event().wait(0.01)
         waiting = sf.approvals()
     assert sent == []
