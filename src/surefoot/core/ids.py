@@ -80,10 +80,14 @@ def check_id(text: object, what: str) -> str:
         raise UsageError(f"{what} must be a string, found {type(text).__name__}")
     if not 1 <= len(text) <= 200:
         raise UsageError(f"{what} must have 1 to 200 characters, found {len(text)}")
-    bad = next((c for c in text if ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000), None)
-    if bad is not None or text != text.strip():
+    if (not text.isprintable() and any(map(_is_control, text))) or text != text.strip():
         raise UsageError(f"{what} {text!r} holds a control character, a surrogate or outer blanks; use printable text")
     return text
+
+
+def _is_control(character: str) -> bool:
+    code = ord(character)
+    return code < 32 or 0x7F <= code < 0xA0 or 0xD800 <= code < 0xE000
 
 
 def check_name(text: object, what: str) -> str:

@@ -329,4 +329,4 @@ class Replay:
 
     def unread(self) -> list[Entry]:
         """Entries that the code has not asked for, in recorded order."""
-        return sorted(self._recorded.values(), key=lambda entry: entry.seq)
+        return sorted(self._recorded.values(), key=lambda entry: entry.seq) if self._recorded else []

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from ..core import flows, perform
 from ..core.child import children_of
@@ -96,7 +97,6 @@ def finish(session: Session, ending: Ending, stamps: Any, at: Callable[[], float
     if ends_children(ending):
         session.children.update(children_of(state.replay.unread()))
         yield from cancel_children(sorted(session.children), session.engine, state.run_id)
-    waits = waits_of(session) if ending.do is RunDo.SUSPEND else ()
     result, blobs = spill(ending.result, state.inline_bytes)
     write = EndRun(
         run_id=state.run_id,
@@ -107,14 +107,20 @@ def finish(session: Session, ending: Ending, stamps: Any, at: Callable[[], float
         result=result,
         blobs=blobs,
         length_at_claim=state.length,
-        waits=waits,
-        wake_at=min((wait.until for wait in waits if wait.until), default=0.0),
-        mail_seen=min((session.looked[key] for key in session.waits if key in session.looked), default=MAIL_MAX),
         stamp=next(stamps),
     )
+    if ending.do is RunDo.SUSPEND:
+        write = _waiting(session, write)
     answer = yield from flows.end_run(state, write)
     session.ended = answer.run
     return answer
+
+
+def _waiting(session: Session, write: EndRun) -> EndRun:
+    waits = waits_of(session)
+    wake_at = min((wait.until for wait in waits if wait.until), default=0.0)
+    seen = min((session.looked[key] for key in session.waits if key in session.looked), default=MAIL_MAX)
+    return replace(write, waits=waits, wake_at=wake_at, mail_seen=seen)
 
 
 def waits_of(session: Session) -> tuple[Waits, ...]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 from collections.abc import Callable
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -38,8 +40,15 @@ if TYPE_CHECKING:
 
     from .worker import Worker
 
-
 OUTWAIT_SECONDS_MIN, OUTWAIT_SECONDS_MAX = 0.05, 0.4
+
+
+@functools.cache
+def _tasks() -> ModuleType:
+    """asyncio, and what runs in it: imported for the first `async def` workflow, since it takes long to load."""
+    from . import tasks
+
+    return tasks
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -269,28 +278,24 @@ class Runner:
 
     async def _open_async(self, plan: Plan) -> tuple[Run, Any]:
         """Open the run; a cancellation that arrives meanwhile leaves it released, not held."""
-        from .tasks import CancelledError, uncancelled
-
         try:
             return await self._opening.drive_async(self._open(plan))
-        except CancelledError:
-            await uncancelled(self._opening.drive_async(release(plan.proposal.id, self._engine)))
+        except _tasks().CancelledError:
+            await _tasks().uncancelled(self._opening.drive_async(release(plan.proposal.id, self._engine)))
             raise
 
     async def _execute_async(self, plan: Plan, session: Session) -> Any:
-        from .tasks import CancelledError, end_tasks, outlast, start_root, uncancelled
-
-        session.asynchronous = True
-        root = start_root(session, self._root(plan, session))
+        tasks, session.asynchronous = _tasks(), True
+        root = tasks.start_root(session, self._root(plan, session))
         try:
-            ending: Ending = await outlast(root)
-        except CancelledError as cancelled:  # before the workflow's first line
+            ending: Ending = await tasks.outlast(root)
+        except tasks.CancelledError as cancelled:  # before the workflow's first line
             ending = ending_of(plan, session, None, cancelled)
         ends = finish(session, ending, self._engine.stamps, self._engine.clock.now)
         if session.state.is_settled() and all(task.done() for task in session.tasks):
             await session.drive_async(ends)  # one commit, which cannot be cancelled
         else:
-            await uncancelled(end_tasks(session), session.drive_async(ends))
+            await tasks.uncancelled(tasks.end_tasks(session), session.drive_async(ends))
         self._end_children(session, ending)
         return ending.give()
 
