@@ -14,6 +14,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import CommitUnknown, ForkedStore, NotCommitted
@@ -72,7 +73,7 @@ class Committer:
         self._store = store
         self._queue: deque[Pending] = deque()
         self._lead = threading.Lock()
-        self._wake = threading.Semaphore(0)
+        self._wake: SimpleQueue[None] = SimpleQueue()
         self._awake = False
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -163,7 +164,7 @@ class Committer:
         self.flush()
         self._closed = True
         if self._thread is not None:
-            self._wake.release()
+            self._wake.put(None)
             self._thread.join()
             self._thread = None
         self._refuse_queued()
@@ -176,11 +177,11 @@ class Committer:
             self._thread.start()
         if not self._awake:
             self._awake = True
-            self._wake.release()
+            self._wake.put(None)
 
     def _serve(self) -> None:
         while not self._closed:
-            self._wake.acquire()
+            self._wake.get()
             self._awake = False
             # one batch a wake-up: what arrives meanwhile brings a wake-up of its own, at the end of its loop's turn,
             # so that a turn's writes stay together and this thread does not compete with the loop for half of them
