@@ -16,6 +16,7 @@ from . import table
 from .envs import megabytes, python_of, versions_in
 from .layout import Framework, framework, names
 from .measure import measure
+from .pages import run_page
 from .results import Measured, Result, save
 from .tests import run_tests
 
@@ -79,7 +80,9 @@ def run(one: Framework, told: argparse.Namespace) -> list[str]:
             rows, wrong = rows + done, wrong + faults
         if not told.no_tests and not told.row and not told.arm:
             tests[version], faults = run_tests(one, version, python)
-            wrong += faults
+            paged, unlike = run_page(one, version, python)
+            tests[version] |= paged
+            wrong += faults + unlike
         print(f"  {time.monotonic() - began:.0f} s", flush=True)
     if told.save:
         save(

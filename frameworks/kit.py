@@ -74,17 +74,26 @@ def start(job: dict[str, Any], run: Any, output: str) -> None:
     os.write(1, f"\nfinal: {answer}\n".encode())
 
 
+QUIET = {
+    "ANONYMIZED_TELEMETRY": "false",
+    "AGNO_TELEMETRY": "false",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "CREWAI_DISABLE_TELEMETRY": "true",
+    "CREWAI_TESTING": "true",  # else it asks after a first crew whether to show traces, and waits twenty seconds
+    "CREWAI_TRACING_ENABLED": "false",
+    "CUA_TELEMETRY": "off",
+    "CUA_TELEMETRY_ENABLED": "false",
+    "DISABLE_AUTOUPDATER": "1",
+    "DISABLE_ERROR_REPORTING": "1",
+    "DISABLE_TELEMETRY": "1",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "NO_PROXY": "*",
+    "OPENAI_AGENTS_DISABLE_TRACING": "1",
+    "OTEL_SDK_DISABLED": "true",
+}
+"""Turns off what would call home."""
+
+
 def quiet() -> None:
-    """Turn off what would call home, before a framework is imported."""
-    os.environ.update(
-        ANONYMIZED_TELEMETRY="false",
-        AGNO_TELEMETRY="false",
-        CREWAI_DISABLE_TELEMETRY="true",
-        CREWAI_TRACING_ENABLED="false",
-        CUA_TELEMETRY="off",
-        CUA_TELEMETRY_ENABLED="false",
-        LITELLM_LOCAL_MODEL_COST_MAP="True",
-        NO_PROXY="*",
-        OPENAI_AGENTS_DISABLE_TRACING="1",
-        OTEL_SDK_DISABLED="true",
-    )
+    """Be quiet, before a framework is imported."""
+    os.environ.update(QUIET)

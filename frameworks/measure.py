@@ -32,8 +32,13 @@ Live = Callable[[World, dict[str, Any], Path], int]
 
 
 def environment(framework: Framework) -> dict[str, str]:
-    """What an agent's process sees."""
-    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "", **framework.environment}
+    """What an agent's process sees: the code of this checkout, wherever its environment was made."""
+    return {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+        "PYTHONDONTWRITEBYTECODE": "",
+        **framework.environment,
+    }
 
 
 def forked(server: ForkServer, seconds: float) -> Live:

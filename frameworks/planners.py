@@ -37,6 +37,30 @@ def coder(ask: Ask) -> Say:
     return Say(text=f"Thought: go on\n<code>\n{line}\n</code>")
 
 
+def react(ask: Ask) -> Say:
+    """Where an agent names its tools in words only, as older versions of CrewAI do, it is answered in words."""
+    missing = [op for op in OPERATIONS if f"receipt:{op}:" not in ask.text]
+    return checkout(ask) if ask.tools else in_words("shop", {"op": missing[0]} if missing else None)
+
+
+def in_words(tool: str, arguments: dict[str, str] | None) -> Say:
+    """What a model without tool calls writes: the action that it wants, or its final answer."""
+    if arguments is None:
+        return Say(text="Thought: I now know the final answer\nFinal Answer: order complete")
+    return Say(text=f"Thought: go on\nAction: {tool}\nAction Input: {json.dumps(arguments)}")
+
+
+def page(ask: Ask) -> Say:
+    """Has order 81 charged by the tool of that name, whatever a framework puts before the name, then ends."""
+    missing = "receipt:charge:" not in ask.text
+    if not ask.tools and "Final Answer:" in ask.text:
+        return in_words("charge", {"order": "81"} if missing else None)
+    if "computer" in ask.tools:
+        return Say(text="order complete") if ask.calls else computer(ask)
+    names = [name for name in ask.tools if name.endswith("charge")] if missing else []
+    return Say(calls=(ToolCall(name=names[0], arguments={"order": "81"}),)) if names else checkout(ask, operations=())
+
+
 def claude(ask: Ask) -> Say:
     """The tool of an SDK MCP server, under the name that Claude's program gives it."""
     return checkout(ask, tool="mcp__shop__shop")
@@ -60,6 +84,7 @@ PLANNERS: dict[str, Planner] = {
     "browser": browser,
     "computer": computer,
     "coder": coder,
+    "react": react,
     "claude": claude,
     "bash": bash,
 }

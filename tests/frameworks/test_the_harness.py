@@ -12,6 +12,7 @@ from frameworks import table
 from frameworks.kit import OPERATIONS
 from frameworks.layout import Arm, Framework, framework, names
 from frameworks.measure import faults, measure_row, started
+from frameworks.pages import killed, program
 from frameworks.results import Measured, load_all
 from frameworks.rows import ROWS, USUAL
 
@@ -80,6 +81,13 @@ def test_a_row_without_its_kill_is_a_fault_in_any_arm() -> None:
     assert faults(PLAIN, Arm(name="as published"), alive, 4) == ["0 processes died by SIGKILL, 1 expected"]
 
 
+def test_a_page_s_program_is_killed_and_charges_once_and_without_its_key_twice() -> None:
+    text = program(framework("openai"))
+    keyless = text.replace("headers=attempt.headers", "headers={}")
+    assert killed(text, PLAIN, Path(sys.executable))[:3] == ([-9, 0], 1, 2)
+    assert killed(keyless, PLAIN, Path(sys.executable))[:3] == ([-9, 0], 2, 2)
+
+
 # --- what is declared and committed -------------------------------------------------------------------------------
 
 
@@ -91,6 +99,11 @@ def test_each_framework_declares_what_exists(name: str) -> None:
     for arm in one.arm:
         assert set(arm.rows) <= set(ROWS) and arm.planner in USUAL
         assert set(arm.versions) <= set(one.versions)
+
+
+@pytest.mark.parametrize("name", sorted(set(names()) - {"browser_use", "mcp"}))
+def test_each_page_begins_with_a_whole_program(name: str) -> None:
+    assert "surefoot" in program(framework(name))
 
 
 @pytest.mark.parametrize("name", sorted(OURS))
