@@ -2,9 +2,11 @@
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import Any
 
-from surefoot import Surefoot, http, workflow
+from frameworks.lives import twice
+from surefoot import http
 
 http.install(outside="refuse")
 assert not {"httpx", "httpx2", "requests"} & set(sys.modules), "install() imports nothing"
@@ -25,16 +27,9 @@ from tests.http.sdks import (  # noqa: E402
 )
 
 
-class Crash(BaseException):
-    """Ends a run as a crash would."""
-
-
 def main(db: str, url: str) -> None:
-    seen: list[Any] = []
-
-    @workflow(name="agent")
-    def agent() -> None:
-        got = [
+    def ask() -> list[Any]:
+        return [
             chat(openai_client(url)),
             chat_stream(openai_client(url)),
             chat(openai_client(url, httpx.Client()), temperature=1),
@@ -43,16 +38,8 @@ def main(db: str, url: str) -> None:
             asyncio.run(chat_async(openai_async(url))),
             asyncio.run(messages_stream_async(anthropic_async(url))),
         ]
-        seen.append(got)
-        if len(seen) == 1:
-            raise Crash
 
-    for _ in range(2):
-        with Surefoot(db) as sf:
-            try:
-                sf.run(agent, id="r")
-            except Crash:
-                pass
+    seen = twice(Path(db), ask)
     assert seen[0] == seen[1]
     http.install(outside="plain")
     assert chat(openai_client(url))
