@@ -136,7 +136,7 @@ def abandon(surefoot: Surefoot) -> None:
     committer = engine.committer
     committer._queue.clear()  # pyright: ignore[reportPrivateUsage]
     committer._closed = True  # pyright: ignore[reportPrivateUsage]
-    committer._wake.release()  # pyright: ignore[reportPrivateUsage]
+    committer._wake.put(None)  # pyright: ignore[reportPrivateUsage]
     surefoot._closed = True  # pyright: ignore[reportPrivateUsage]
     store = surefoot.store
     if isinstance(store, MemoryStore):
