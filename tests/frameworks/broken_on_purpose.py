@@ -101,6 +101,20 @@ CHANGES = [
         'shop.receiver.send("keyed", op, body, key=key or op)',
         f"{HARNESS}/test_the_harness.py -k repeats",
     ),
+    Change(
+        "a page's program that charges twice is good",
+        "frameworks/pages.py",
+        "        return self[:3] == ([-signal.SIGKILL, 0], 1, 2) and",
+        "        return self[0] == [-signal.SIGKILL, 0] and",
+        f"{HARNESS}/test_the_harness.py -k a_page_s_program",
+    ),
+    Change(
+        "Claude's program is asked for at Anthropic though a gateway is configured",
+        "src/surefoot/integrations/claude_models.py",
+        '(upstream or variable("ANTHROPIC_BASE_URL") or ANTHROPIC)',
+        '(upstream or "http://127.0.0.1:9")',
+        "tests/integrations/test_claude_models.py -k gateway",
+    ),
 ]
 
 if __name__ == "__main__":

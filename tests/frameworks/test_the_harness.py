@@ -84,8 +84,9 @@ def test_a_row_without_its_kill_is_a_fault_in_any_arm() -> None:
 def test_a_page_s_program_is_killed_and_charges_once_and_without_its_key_twice() -> None:
     text = program(framework("openai"))
     keyless = text.replace("headers=attempt.headers", "headers={}")
-    assert killed(text, PLAIN, Path(sys.executable))[:3] == ([-9, 0], 1, 2)
-    assert killed(keyless, PLAIN, Path(sys.executable))[:3] == ([-9, 0], 2, 2)
+    right, wrong = (killed(one, PLAIN, Path(sys.executable)) for one in (text, keyless))
+    assert (right[:3], wrong[:3]) == (([-9, 0], 1, 2), ([-9, 0], 2, 2))
+    assert (right.good, wrong.good) == (True, False)
 
 
 # --- what is declared and committed -------------------------------------------------------------------------------
