@@ -237,6 +237,22 @@ def test_the_model_sees_neither_the_attempt_nor_the_key() -> None:
     assert set(gated(made).args) == {"order", "cents"}
 
 
+def test_a_plain_function_is_gated_as_the_tool_that_a_node_makes_of_it(tmp_path: Path) -> None:
+    paid: list[str] = []
+
+    def pay(order: str) -> str:
+        """Pay an order."""
+        paid.append(order)
+        return f"paid {order}"
+
+    node = gated(pay, KEYED)
+    assert (node.name, set(node.args)) == ("pay", {"order"})
+    for _ in range(2):
+        with Surefoot(tmp_path / "agents.db") as sf:
+            assert sf.run(workflow(name="agent")(lambda: str(node.invoke({"order": "7"}))), id="r") == "paid 7"
+    assert paid == ["7"]
+
+
 def test_outside_a_run_the_agent_needs_an_identity_for_what_acts() -> None:
     paid: list[str] = []
     with ModelServer(replies("hello"), strict=True) as models:

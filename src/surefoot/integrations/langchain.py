@@ -25,6 +25,7 @@ from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
 from langchain_core.tools import BaseTool, ToolException
+from langchain_core.tools import tool as tool_of
 
 from ..core.errors import UsageError, ValueRefused
 from ..core.values import encode_canonical
@@ -43,12 +44,16 @@ _MESSAGE, _PAIR = "surefoot:message", "surefoot:pair"
 _asked: ContextVar[dict[str, Any] | None] = ContextVar("surefoot_langchain_arguments", default=None)
 
 
-def gated(tool: BaseTool, said: Says | None = None) -> BaseTool:
-    """A copy of a LangChain tool whose code runs once for each call of the model.
+def gated(tool: BaseTool | Callable[..., Any], said: Says | None = None) -> BaseTool:
+    """A copy of a LangChain tool whose code runs once for each call of the model; a function is made a tool first.
 
     `said` is what a repeat does, as `policy` has it. A tool that is made of a `surefoot.tool` function gates itself.
     What it returns is recorded: JSON, a message, or a (content, artifact) pair.
     """
+    return _gated(tool if isinstance(tool, BaseTool) else cast("BaseTool", tool_of(tool)), said)
+
+
+def _gated(tool: BaseTool, said: Says | None) -> BaseTool:
     if getattr(tool, "_surefoot", False):
         return tool
     policy = policy_of(said, tool.name)
