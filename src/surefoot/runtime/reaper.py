@@ -49,9 +49,9 @@ class Reaper:
         return bool(self._ended)
 
     def look_if_due(self) -> int:
-        """Look, if the last look was long enough ago; how many runs were freed."""
+        """Look, if the last look was long enough ago or an end was told; how many runs were freed."""
         now = self._engine.clock.lease_now()
-        if now < self._due_at:
+        if now < self._due_at and not self._ended:
             return 0
         self._due_at = now + LOOK_SECONDS * (0.75 + random_number() / 2)
         return self.look()
@@ -59,7 +59,6 @@ class Reaper:
     def hurry(self, ended: int) -> None:
         """This owner seems to be gone: look when asked next."""
         self._ended.add(ended)
-        self._due_at = 0.0
 
     def look(self) -> int:
         """Free what dead processes held, and take their rows away; how many runs were freed."""
