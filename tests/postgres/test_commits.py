@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -206,6 +206,25 @@ def test_a_warning_at_commit_is_an_unknown_outcome(store: PostgresStore, place: 
     assert slots(store) == ["a"]
 
 
+def cancelling_waits(url: str, act: Callable[[], object]) -> None:
+    """Do it on another thread, while whoever waits for a standby is told to give up."""
+    thread = threading.Thread(target=act)
+    thread.start()
+    cancel = b"SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    with psycopg.connect(url, autocommit=True) as db:
+        while thread.is_alive():
+            db.execute(cancel)
+
+
+def commit_until_one_waits(url: str) -> None:
+    """Settings that are read anew count from some moment on; here they do."""
+    warned: list[str] = []
+    with psycopg.connect(url, autocommit=True) as db:
+        db.add_notice_handler(lambda notice: warned.append(notice.message_primary or ""))
+        while not any("synchronous replication" in said for said in warned):
+            db.execute("SELECT pg_logical_emit_message(true, 'probe', '')")
+
+
 def test_a_commit_that_waits_for_a_standby_in_vain_is_not_acknowledged() -> None:
     """Real synchronous replication with nobody there: the server warns, and a second look waits again."""
     with PrivatePostgres(fsync=False) as server:
@@ -215,6 +234,7 @@ def test_a_commit_that_waits_for_a_standby_in_vain_is_not_acknowledged() -> None
         batch = [place.append("a")]
         run_sql(server.url, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
         run_sql(server.url, "SELECT pg_reload_conf()")
+        cancelling_waits(server.url, lambda: commit_until_one_waits(server.url))
         outcomes: list[str] = []
 
         def commit() -> None:
@@ -225,12 +245,7 @@ def test_a_commit_that_waits_for_a_standby_in_vain_is_not_acknowledged() -> None
                 except CommitUnknown:
                     outcomes.append("unknown")
 
-        thread = threading.Thread(target=commit)
-        thread.start()
-        cancel = b"SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-        with psycopg.connect(server.url, autocommit=True) as db:
-            while thread.is_alive():
-                db.execute(cancel)
+        cancelling_waits(server.url, commit)
         assert outcomes == ["unknown", "unknown"] and slots(store) == ["a"]
         run_sql(server.url, "ALTER SYSTEM RESET synchronous_standby_names")
         run_sql(server.url, "SELECT pg_reload_conf()")
