@@ -95,6 +95,12 @@ PEERS = (
 )
 
 
+OURS = Peer(
+    name="surefoot", requirements=("-e", str(HERE.parent)), worker="ours.py", module="surefoot", keeps=frozenset()
+)
+"""Surefoot as `pip install surefoot` makes it, for what an import costs: tools of development would take part in it."""
+
+
 def installed() -> tuple[Peer, ...]:
     return tuple(peer for peer in PEERS if peer.installed)
 
@@ -164,7 +170,7 @@ def main() -> None:
     parser.add_argument("command", nargs="?", choices=("list", "install"), default="list")
     parser.add_argument("names", nargs="*", help="only these")
     args = parser.parse_args()
-    for peer in PEERS:
+    for peer in (OURS, *PEERS):
         if args.names and peer.name not in args.names:
             continue
         if args.command == "install":

@@ -290,13 +290,14 @@ def over_bare_ms(python: str, code: str, path: str) -> float | None:
 
 
 def importing(bench: Bench) -> list[Line]:
-    """Each time is over the bare interpreter's, started right before it."""
+    """Each time is over the bare interpreter's, started right before it; ours in `peers.OURS`, where that was made."""
     row = "8. import: wall time over the bare interpreter's"
     folder = bench.folder()
+    own = str(peers.OURS.python) if peers.OURS.installed else sys.executable
     asked: list[tuple[str, str, str, str]] = [
-        ("surefoot", "import", sys.executable, "import surefoot"),
-        ("surefoot", "import and open a new file", sys.executable, IMPORT_AND_OPEN),
-        ("surefoot", "import and open a known file", sys.executable, IMPORT_AND_OPEN),
+        ("surefoot", "import", own, "import surefoot"),
+        ("surefoot", "import and open a new file", own, IMPORT_AND_OPEN),
+        ("surefoot", "import and open a known file", own, IMPORT_AND_OPEN),
         *((peer.name, "import", str(peer.python), f"import {peer.module}") for peer in peers.installed()),
     ]
     asked = [one for one in asked if not bench.only or one[0] in bench.only]
