@@ -54,10 +54,11 @@ class Killed(NamedTuple):
 
 
 def program(framework: Framework) -> str:
-    """The first program of its page; empty where that is no whole one."""
+    """The first program of its page; empty where that makes no run of an agent with a shop."""
     file = ROOT / "docs" / "frameworks" / framework.page
     found = re.search(r"(?ms)^```python\n(.*?)^```$", file.read_text("utf-8")) if file.is_file() else None
-    return found.group(1) if found and re.search(r"(?m)^import shop\b", found.group(1)) else ""
+    text = found.group(1) if found else ""
+    return text if re.search(r"(?m)^import shop\b", text) and "sf.run(" in text else ""
 
 
 def killed(text: str, framework: Framework, python: Path) -> Killed:
