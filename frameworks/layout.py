@@ -34,6 +34,13 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     proxy: str = ""
 
 
+class Program(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The program of a page, killed in the gap: the model calls that its two lives pay, and a program that it needs."""
+
+    calls: int = 2
+    needs: str = ""
+
+
 class Framework(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One framework. `by`: how Surefoot comes in: "adapter", "recipe" or "by hand"; `light`: CI runs it."""
 
@@ -49,6 +56,7 @@ class Framework(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     environment: dict[str, str] = {}
     notes: tuple[str, ...] = ()
     not_run: str = ""
+    program: Program = Program()
     arm: tuple[Arm, ...] = ()
     name: str = ""
 

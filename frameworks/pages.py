@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -48,17 +49,16 @@ class Killed(NamedTuple):
     calls: int
     said: str
 
-    @property
-    def good(self) -> bool:
-        return self[:3] == ([-signal.SIGKILL, 0], 1, 2) and "order complete" in self.said
+    def good(self, calls: int) -> bool:
+        return self[:3] == ([-signal.SIGKILL, 0], 1, calls) and "order complete" in self.said
 
 
 def program(framework: Framework) -> str:
-    """The first program of its page; empty where that makes no run of an agent with a shop."""
+    """The first program of its page; empty where it does not charge at a shop, or needs a program that is not here."""
     file = ROOT / "docs" / "frameworks" / framework.page
     found = re.search(r"(?ms)^```python\n(.*?)^```$", file.read_text("utf-8")) if file.is_file() else None
-    text = found.group(1) if found else ""
-    return text if re.search(r"(?m)^import shop\b", text) and "sf.run(" in text else ""
+    text = found.group(1) if found and re.search(r"(?m)^import shop\b", found.group(1)) else ""
+    return text if not framework.program.needs or shutil.which(framework.program.needs) else ""
 
 
 def killed(text: str, framework: Framework, python: Path) -> Killed:
@@ -83,11 +83,12 @@ def run_page(framework: Framework, version: str, python: Path) -> tuple[dict[str
     text = program(framework)
     if not text:
         return {}, []
-    done = killed(text, framework, python)
+    done, calls = killed(text, framework, python), framework.program.calls
+    good = done.good(calls)
     counted = f"it ended with {done.ends}, {done.charges} charges, {done.calls} model calls"
-    print(f"  the program of {framework.page}: {counted}{'' if done.good else '  <--'}", flush=True)
-    fault = f"{framework.name} ({version}), {framework.page}: {counted}; [-9, 0], 1 and 2 expected\n{done.said[-6000:]}"
-    return {FEATURE: [int(done.good), int(not done.good)]}, [] if done.good else [fault]
+    print(f"  the program of {framework.page}: {counted}{'' if good else '  <--'}", flush=True)
+    fault = f"{counted}; [-9, 0], 1 and {calls} expected\n{done.said[-6000:]}"
+    return {FEATURE: [int(good), int(not good)]}, [] if good else [f"{framework.name} ({version}), its page: {fault}"]
 
 
 def life(framework: Framework, python: Path, work: Path, world: World) -> tuple[int, str]:

@@ -15,9 +15,14 @@ BUTTONS = {"reserve": (210, 130), "charge": (210, 230), "confirm": (210, 330)}
 def browser(ask: Ask) -> Say:
     """browser-use asks for one JSON object: thoughts, and a list of actions."""
     missing = [op for op in OPERATIONS if f"receipt:{op}:" not in ask.text]
+    return action("shop", {"op": missing[0]} if missing else None)
+
+
+def action(tool: str, arguments: dict[str, str] | None) -> Say:
+    """What browser-use takes for an action, or for the end."""
     done = {"done": {"text": "order complete", "success": True, "files_to_display": []}}
     thoughts = dict.fromkeys(("thinking", "evaluation_previous_goal", "memory", "next_goal"), "go on")
-    return Say(text=json.dumps({**thoughts, "action": [{"shop": {"op": missing[0]}} if missing else done]}))
+    return Say(text=json.dumps({**thoughts, "action": [done if arguments is None else {tool: arguments}]}))
 
 
 def computer(ask: Ask) -> Say:
@@ -55,6 +60,8 @@ def page(ask: Ask) -> Say:
     missing = "receipt:charge:" not in ask.text
     if not ask.tools and "Final Answer:" in ask.text:
         return in_words("charge", {"order": "81"} if missing else None)
+    if not ask.tools and "evaluation_previous_goal" in ask.text:
+        return action("charge", {"order": "81"} if missing else None)
     if "computer" in ask.tools:
         return Say(text="order complete") if ask.calls else computer(ask)
     names = [name for name in ask.tools if name.endswith("charge")] if missing else []

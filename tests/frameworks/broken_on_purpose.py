@@ -104,7 +104,7 @@ CHANGES = [
     Change(
         "a page's program that charges twice is good",
         "frameworks/pages.py",
-        "        return self[:3] == ([-signal.SIGKILL, 0], 1, 2) and",
+        "        return self[:3] == ([-signal.SIGKILL, 0], 1, calls) and",
         "        return self[0] == [-signal.SIGKILL, 0] and",
         f"{HARNESS}/test_the_harness.py -k a_page_s_program",
     ),
