@@ -189,9 +189,17 @@ CHANGES = [
         rule="R7",
     ),
     Change(
+        "entries are appended to whatever run is remembered, whoever has it",
+        "stores/sqlite/store.py",
+        "            if answer.verdict not in RECORDED:\n                return None\n            entry",
+        "            entry",
+        f"{CONTRACT} -k sqlite and stale_fence",
+        rule="R7",
+    ),
+    Change(
         "a dead process is never noticed",
         "stores/sqlite/presence.py",
-        "            path.unlink(missing_ok=True)\n            return True",
+        "            with suppress(FileNotFoundError):\n                os.unlink(path)\n            return True",
         "            return False",
         f"{PROCESSES} -k taken_over_at_once",
         rule="R8",

@@ -71,7 +71,7 @@ def test_opening_closing_and_dying_at_once_refuses_nobody(quick_path: Path) -> N
 def test_a_log_that_vanishes_while_its_length_is_read_is_empty(quick_path: Path) -> None:
     store = SqliteStore(quick_path / "agents.db")
     log = quick_path / "other.db-wal"
-    store.path = quick_path / "other.db"
+    store.path = str(quick_path / "other.db")
 
     def come_and_go() -> None:
         log.write_bytes(b"x")
@@ -79,7 +79,7 @@ def test_a_log_that_vanishes_while_its_length_is_read_is_empty(quick_path: Path)
 
     with meanwhile(come_and_go):
         assert {store.log_bytes() for _ in range(20_000)} <= {0, 1}
-    store.path = quick_path / "agents.db"
+    store.path = str(quick_path / "agents.db")
     store.close()
 
 

@@ -21,6 +21,7 @@ from surefoot.core.run import RunStatus
 from surefoot.core.writes import Answer, Append, EndRun, Join, RecordEffect, StartRun, TakeEffect, Write
 from surefoot.stores.memory import MemoryStore
 from surefoot.stores.sqlite.store import SqliteStore
+from surefoot.testing.place import Place
 from tests.crash.traps import Trap
 
 CONTRACTS = {"keyed": lambda: keyed(3600), "natural": natural, "lookup": lambda: lookup(0.5), "opaque": opaque}
@@ -79,6 +80,25 @@ def agrees_with_disk(store: Any) -> None:
         assert fresh.load_head(run_id) == head
     assert store.read_run("r1") == fresh.read_run("r1")
     fresh.close()
+
+
+def test_an_entry_that_a_full_disk_refused_is_not_remembered(quick_path: Path) -> None:
+    path = quick_path / "agents.db"
+    store = SqliteStore(path)
+    place = Place(lambda: SqliteStore(path), fresh=lambda: place)
+    store.transact([place.join(), place.start("r1")])
+    store.transact([place.append("a", run_id="r1")])
+    pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+    store._db.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(NotCommitted, match="disk is full"):
+        store.transact([place.append("b", b"x" * 50_000, run_id="r1")])
+    agrees_with_disk(store)
+    store._db.execute("PRAGMA max_page_count = 1000000")
+    store.transact([place.append("c", run_id="r1")])
+    agrees_with_disk(store)
+    read = store.read_run("r1")
+    assert read is not None and [entry.slot for entry in read[1]] == ["a", "c"]
+    store.close()
 
 
 def faults(

@@ -147,7 +147,7 @@ MOUNTS = """\
     ],
 )
 def test_the_file_system_of_a_path_is_read_from_the_mounts(path: str, device: tuple[int, int], kind: str) -> None:
-    assert file_system_of(Path(path), MOUNTS, os.makedev(*device)) == kind
+    assert file_system_of(path, MOUNTS, os.makedev(*device)) == kind
     assert (kind in NETWORK_FILE_SYSTEMS) == (kind not in ("ext4", ""))
 
 

@@ -165,20 +165,26 @@ class Replay:
         self._tries: dict[str, list[Entry]] = {}
         self._tries_read: dict[str, int] = {}
         self._last = -1
+        mark = int(EntryKind.MARK)
         for entry in entries:
-            if entry.kind == EntryKind.MARK and entry.slot.startswith((SPENT, NOTE)):
-                continue
-            if entry.kind == EntryKind.MARK and calls.is_try(entry.slot):
-                self._tries.setdefault(calls.slot_of_try(entry.slot), []).append(entry)
+            slot = entry.slot
+            if entry.kind == mark and self._is_beside(entry):
                 continue
             self._last = entry.seq
-            if entry.slot not in self._recorded:
+            if slot not in self._recorded:
                 if tentative and _FAMILY[entry.kind] != "effect" and _within(entry.seq, tentative):
-                    self._optional.add(entry.slot)
+                    self._optional.add(slot)
                 else:
-                    branch = branch_of(entry.slot)
+                    branch = branch_of(slot)
                     self._unread[branch] = self._unread.get(branch, 0) + 1
-            self._recorded[entry.slot] = entry
+            self._recorded[slot] = entry
+
+    def _is_beside(self, entry: Entry) -> bool:
+        """True for a mark that no code asks for: a report, a remark, a try that failed."""
+        if calls.is_try(entry.slot):
+            self._tries.setdefault(calls.slot_of_try(entry.slot), []).append(entry)
+            return True
+        return entry.slot.startswith((SPENT, NOTE))
 
     def open_child(self, parent: Branch) -> Branch:
         """A child branch; its path is fixed by the order of creation, so finishing order never matters."""
@@ -282,8 +288,9 @@ class Replay:
 
         So it does for the branch's call scope, unless the effect undoes another: then nobody reads there any more.
         """
-        branches = [branch] if undoes or branch.known else [branch, self.call_scope(branch)]
-        self._refuse_stray(branches, "an effect would be sent", asked)
+        if self._recorded:
+            branches = [branch] if undoes or branch.known else [branch, self.call_scope(branch)]
+            self._refuse_stray(branches, "an effect would be sent", asked)
 
     def may_wait(self, branch: Branch, asked: str) -> None:
         """Raises Diverged likewise: code that changed would wait for a message that nobody sends, and read it."""

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 from ..core.errors import NotCommitted, StoreError, UsageError
 from ..runtime.clock import SystemClock
 from ..stores.sqlite.connection import PRAGMAS, open_connection
+from ..stores.sqlite.place import boot_name
 from ..stores.sqlite.presence import Presence
-from ..stores.sqlite.store import boot_name
 from .once import create_table
 from .wire import Calls, Wire, driver_error, is_locked
 
@@ -86,13 +86,13 @@ class SqlitePlace:
     def __init__(self, path: Path) -> None:
         """Nothing is opened yet."""
         self._path = path.absolute()
-        self._presence = Presence(self._path)
+        self._presence = Presence(str(self._path))
         self._clock = SystemClock()
         self._boot = boot_name()
 
     def connect(self) -> Any:
         """See `Place`."""
-        return open_connection(self._path)
+        return open_connection(str(self._path))
 
     def create(self, wire: Wire) -> Calls[None]:
         """See `Place`. The file is marked as ours in the same transaction."""

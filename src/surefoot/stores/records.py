@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import msgspec
@@ -11,6 +12,7 @@ from ..core.digest import digest
 from ..core.dispatch import Queue
 from ..core.effect import Effect
 from ..core.errors import Damaged
+from ..core.journal import Entry
 from ..core.lease import Owner
 from ..core.mail import Mail
 from ..core.run import Run
@@ -20,9 +22,12 @@ encode = msgspec.json.encode
 _decode_run = msgspec.json.Decoder(Run).decode
 _decode_effect = msgspec.json.Decoder(Effect).decode
 _decode_owner = msgspec.json.Decoder(Owner).decode
-_decode_queue = msgspec.json.Decoder(Queue).decode
-_decode_schedule = msgspec.json.Decoder(Schedule).decode
-_decode_mail = msgspec.json.Decoder(Mail).decode
+
+
+@functools.cache
+def _decoder(kind: type) -> Callable[[bytes], Any]:
+    """Of a record that most programs never read: making one takes long."""
+    return msgspec.json.Decoder(kind).decode
 
 
 def sealed(record: msgspec.Struct) -> tuple[bytearray, bytearray]:
@@ -38,6 +43,11 @@ def _open(decode: Callable[[bytes], Any], what: str, content: bytes, sealed_as: 
         return decode(content)
     except (msgspec.MsgspecError, ValueError) as error:
         raise Damaged(what, f"it cannot be decoded ({error})") from None
+
+
+def open_entries(rows: Iterable[Any]) -> list[Entry]:
+    """The entries of rows, one by one: ten thousand rows at once would set the garbage collector to work."""
+    return [Entry(r[0], r[1], r[2], r[3], r[4], r[5], r[6] / 1000, r[7], r[8]) for r in rows]
 
 
 def open_run(run_id: str, content: bytes, sealed_as: bytes, status: str | None = None) -> Run:
@@ -66,12 +76,12 @@ def open_owner(owner_id: int, content: bytes, sealed_as: bytes) -> Owner:
 
 def open_queue(content: bytes, sealed_as: bytes) -> Queue:
     """The queue of a row; Damaged if the row was changed."""
-    return _open(_decode_queue, "the record of a queue", content, sealed_as)
+    return _open(_decoder(Queue), "the record of a queue", content, sealed_as)
 
 
 def open_schedule(name: str, content: bytes, sealed_as: bytes) -> Schedule:
     """The schedule of a row; Damaged if the row was changed."""
-    schedule: Schedule = _open(_decode_schedule, f"the record of schedule {name!r}", content, sealed_as)
+    schedule: Schedule = _open(_decoder(Schedule), f"the record of schedule {name!r}", content, sealed_as)
     if schedule.name != name:
         raise Damaged(f"the row of schedule {name!r}", "it belongs to another schedule")
     return schedule
@@ -79,7 +89,7 @@ def open_schedule(name: str, content: bytes, sealed_as: bytes) -> Schedule:
 
 def open_mail(run_id: str, content: bytes, sealed_as: bytes) -> Mail:
     """A message to a run; Damaged if the row was changed."""
-    mail: Mail = _open(_decode_mail, f"a message to run {run_id!r}", content, sealed_as)
+    mail: Mail = _open(_decoder(Mail), f"a message to run {run_id!r}", content, sealed_as)
     if mail.run_id != run_id:
         raise Damaged(f"a message to run {run_id!r}", "it belongs to another run")
     return mail

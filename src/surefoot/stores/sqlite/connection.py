@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
-from pathlib import Path
 
 from ...core.errors import NotCommitted, StoreRefused
 from ..queries import load_migrations, load_queries
@@ -23,7 +22,7 @@ QUERIES = load_queries(__file__)
 PRAGMAS = load_queries(__file__, "pragmas.sql")
 
 
-def open_connection(path: Path) -> sqlite3.Connection:
+def open_connection(path: str) -> sqlite3.Connection:
     """A connection in WAL mode with full sync, or StoreRefused saying what was found."""
     if sqlite3.sqlite_version_info < (3, 37):
         raise StoreRefused(f"SQLite {sqlite3.sqlite_version} is too old; Surefoot needs 3.37 or newer")
@@ -50,7 +49,7 @@ def open_connection(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _configure(db: sqlite3.Connection, path: Path) -> None:
+def _configure(db: sqlite3.Connection, path: str) -> None:
     _check_owner(db, path)
     mode = db.execute(PRAGMAS["journal_mode"]).fetchone()[0]
     if mode != "wal":
@@ -66,7 +65,7 @@ def _configure(db: sqlite3.Connection, path: Path) -> None:
         db.execute(PRAGMAS["checkpoint_fullfsync"])
 
 
-def _check_owner(db: sqlite3.Connection, path: Path) -> None:
+def _check_owner(db: sqlite3.Connection, path: str) -> None:
     db.execute(QUERIES["begin_read"])  # one snapshot: another process may be making the tables right now
     application = db.execute(PRAGMAS["application_id"]).fetchone()[0]
     version = db.execute(PRAGMAS["user_version"]).fetchone()[0]
@@ -79,7 +78,7 @@ def _check_owner(db: sqlite3.Connection, path: Path) -> None:
     refuse_newer(version, path)
 
 
-def refuse_newer(version: int, path: Path) -> None:
+def refuse_newer(version: int, path: str) -> None:
     """Raises StoreRefused for a schema that a newer Surefoot has made: neither could read what the other writes."""
     if version > SCHEMA_VERSION:
         raise StoreRefused(
@@ -87,7 +86,7 @@ def refuse_newer(version: int, path: Path) -> None:
         )
 
 
-def migrate(db: sqlite3.Connection, path: Path) -> None:
+def migrate(db: sqlite3.Connection, path: str) -> None:
     """Bring the schema up to date: all steps in one transaction, under the write lock."""
     if db.execute(PRAGMAS["user_version"]).fetchone()[0] == SCHEMA_VERSION:
         return
@@ -108,22 +107,32 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
         raise
 
 
+def advice(path: str, error: BaseException) -> str:
+    """What went wrong with this file, and what to do about it."""
+    code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return f"{path}: the disk is full; nothing was acknowledged. Free some space, then run again."
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return f"{path} is damaged ({error}); restore it from a copy taken before the damage"
+    return f"{path}: {type(error).__name__}: {error}"
+
+
 def is_busy(error: sqlite3.Error) -> bool:
     """True for "somebody else holds the lock"."""
     return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def lengthen_log(db: sqlite3.Connection, path: Path, pages: int) -> None:
+def lengthen_log(db: sqlite3.Connection, path: str, pages: int) -> None:
     """Give the write-ahead log its full length once, so that later commits overwrite instead of growing the file.
 
     An overwrite needs no change of the file's size on disk, which is most of what an fsync of a growing file costs.
     Zeros beyond the last frame are never valid frames (their salt is not the log's), and nobody else can append while
     the write lock is held. SQLite keeps the length: its checkpoints do not truncate.
     """
-    log = path.with_name(path.name + "-wal")
+    log = f"{path}-wal"
     db.execute(QUERIES["begin"])
     try:
-        size, full = log.stat().st_size, 32 + pages * (24 + 4096)
+        size, full = os.path.getsize(log), 32 + pages * (24 + 4096)
         if 0 < size < full:
             with open(log, "r+b") as file:
                 os.pwrite(file.fileno(), bytes(full - size), size)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
-from pathlib import Path
 
 from ...core.errors import StoreRefused
 
@@ -17,7 +17,26 @@ NETWORK_FILE_SYSTEMS = frozenset(
 )
 
 
-def file_system_of(path: Path, mountinfo: str, device: int) -> str:
+def boot_name() -> str:
+    """Names this boot of the machine; the lease clock counts from it."""
+    try:
+        return _read("/proc/sys/kernel/random/boot_id").strip()
+    except OSError:
+        return "unknown"
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """The path from the root; what `..` leads to behind a link is left to the system."""
+    whole = os.path.join(os.getcwd(), path)
+    return whole if os.pardir in whole.split(os.sep) else os.path.normpath(whole)
+
+
+def file_system_of(path: str, mountinfo: str, device: int) -> str:
     """The type of file system that `device` is, from the text of /proc/self/mountinfo; "" when not listed.
 
     With several mounts of one device the longest mount point above `path` counts.
@@ -29,12 +48,12 @@ def file_system_of(path: Path, mountinfo: str, device: int) -> str:
         if not dash or len(fields) < 5 or fields[2] != wanted:
             continue
         point = fields[4].replace("\\040", " ")
-        if path.is_relative_to(point) and len(point) > best:
+        if f"{path}/".startswith(f"{point.rstrip('/')}/") and len(point) > best:
             best, found = len(point), right.split()[0]
     return found
 
 
-def check_place(path: Path) -> None:
+def check_place(path: str) -> None:
     """Raises StoreRefused when `path` cannot hold a store, saying what was found and what to do."""
     try:
         _check_place(path)
@@ -42,19 +61,27 @@ def check_place(path: Path) -> None:
         raise StoreRefused(f"{path} is not writable by this user ({error}); change its owner or mode") from error
 
 
-def _check_place(path: Path) -> None:
-    folder = path.parent
-    if not folder.is_dir():
+def _mode_of(path: str) -> int:
+    """Its kind and rights; 0 where there is nothing."""
+    try:
+        return os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+
+
+def _check_place(path: str) -> None:
+    folder, mode = os.path.dirname(path), _mode_of(path)
+    if not stat.S_ISDIR(_mode_of(folder)):
         raise StoreRefused(f"{folder} is not a folder; create it, or give Surefoot a path in an existing one")
-    if path.is_dir():
-        raise StoreRefused(f"{path} is a folder; give Surefoot the path of a file in it, such as {path / 'agents.db'}")
-    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+    if stat.S_ISDIR(mode):
+        within = os.path.join(path, "agents.db")
+        raise StoreRefused(f"{path} is a folder; give Surefoot the path of a file in it, such as {within}")
+    if mode and not os.access(path, os.R_OK | os.W_OK):
         raise StoreRefused(f"{path} cannot be read and written by this user; change its owner or mode")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise StoreRefused(f"{folder} is not writable by this user; SQLite keeps its log beside the file")
     if sys.platform == "linux":
-        mountinfo = Path("/proc/self/mountinfo").read_text()
-        kind = file_system_of(path.resolve(), mountinfo, folder.stat().st_dev)
+        kind = file_system_of(os.path.realpath(path), _read("/proc/self/mountinfo"), os.stat(folder).st_dev)
         if kind in NETWORK_FILE_SYSTEMS:
             raise StoreRefused(
                 f"{path} is on a network file system ({kind}), where SQLite's locks and fsync do not hold. "

@@ -7,7 +7,7 @@ harmless, since the fence token protects.
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from contextlib import suppress
 
 from ...core.errors import StoreError
 
@@ -23,25 +23,29 @@ APPEAR_TRIES = 10_000
 class Presence:
     """Locks of this process, and a look at others'."""
 
-    def __init__(self, database: Path) -> None:
+    def __init__(self, database: str) -> None:
         """`database`: the store's file; the marks lie in a folder beside it."""
-        self._folder = database.with_name(database.name + "-owners")
+        self._folder = f"{database}-owners"
         self._held: dict[int, int] = {}
 
     def appear(self, owner_id: int) -> None:
         """Take this owner's lock."""
         if fcntl is None or owner_id in self._held:
             return
-        descriptor = self._create(self._folder / str(owner_id))
+        descriptor = self._create(self._mark_of(owner_id))
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         self._held[owner_id] = descriptor
 
-    def _create(self, path: Path) -> int:
+    def _mark_of(self, owner_id: int) -> str:
+        return os.path.join(self._folder, str(owner_id))
+
+    def _create(self, path: str) -> int:
         for _ in range(APPEAR_TRIES):
             try:
-                self._folder.mkdir(exist_ok=True)
+                with suppress(FileExistsError):
+                    os.mkdir(self._folder)
                 return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            except (FileNotFoundError, FileExistsError):
+            except (FileNotFoundError, NotADirectoryError):
                 continue  # somebody tidied up in between, perhaps inside mkdir
         raise StoreError(f"{self._folder} vanishes as soon as it is made; does something clean up beside the database?")
 
@@ -49,7 +53,7 @@ class Presence:
         """True if nobody holds that owner's lock."""
         if fcntl is None or owner_id in self._held:
             return False
-        path = self._folder / str(owner_id)
+        path = self._mark_of(owner_id)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -61,7 +65,8 @@ class Presence:
         except OSError:
             return False
         else:
-            path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                os.unlink(path)
             return True
         finally:
             os.close(descriptor)
@@ -69,6 +74,7 @@ class Presence:
     def vanish(self) -> None:
         """Drop every lock of this process."""
         for owner_id, descriptor in self._held.items():
-            (self._folder / str(owner_id)).unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                os.unlink(self._mark_of(owner_id))
             os.close(descriptor)
         self._held.clear()  # the empty folder stays: taking it away would race with whoever appears right now

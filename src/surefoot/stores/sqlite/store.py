@@ -10,27 +10,27 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ...core.digest import blob_hash
 from ...core.dispatch import Queue, Ready, Served
 from ...core.effect import OPEN, Effect, Status
 from ...core.errors import CommitUnknown, Damaged, ForkedStore, NotCommitted, StoreError
-from ...core.journal import Entry, Head, first_head, verify
+from ...core.journal import Entry, Head, first_head, seal, verify
 from ...core.lease import Owner
 from ...core.mail import Mail
 from ...core.run import UNFINISHED, Run, RunStatus
 from ...core.schedule import Schedule
-from ...core.writes import Answer, Write
+from ...core.writes import RECORDED, Answer, Append, Write
 from ..base import Board, Overlay
-from ..records import encode, open_effect, open_owner, open_run, sealed
+from ..records import encode, open_effect, open_entries, open_owner, open_run, sealed
 from .bell import hear
 from .connection import (
     BUSY_SLICE_MS,
     CHECKPOINT_PAGES,
     PRAGMAS,
     QUERIES,
+    advice,
     is_busy,
     lengthen_log,
     migrate,
@@ -38,6 +38,7 @@ from .connection import (
     refuse_newer,
 )
 from .desk import SqliteBoard, load_mail, load_queue, load_ready, load_schedule, load_taken, save_desk
+from .place import absolute, boot_name
 from .presence import Presence
 
 R = TypeVar("R", Run, Effect)
@@ -49,20 +50,12 @@ COMMITS_BETWEEN_LOOKS = 4096
 LOG_BYTES_ALARM = 64 << 20
 
 
-def boot_name() -> str:
-    """Names this boot of the machine; the lease clock counts from it."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return "unknown"
-
-
 class SqliteStore:
     """One file that several processes of one machine may share."""
 
     def __init__(self, path: str | os.PathLike[str], *, busy_seconds: float = BUSY_SECONDS) -> None:
         """Open or create the file; raises StoreRefused or NotCommitted (locked for `busy_seconds`)."""
-        self.path = Path(path).absolute()
+        self.path = absolute(path)
         self.lease_boot = boot_name()
         self._busy_seconds = busy_seconds
         self._busy_tries = max(1, round(busy_seconds * 1000 / BUSY_SLICE_MS))
@@ -79,7 +72,7 @@ class SqliteStore:
         self._commits = 0
         self._last_keys: dict[str, str] = {}
         self.board: Board = SqliteBoard(self._read_rows)
-        if left_over and self.path.stat().st_size <= CHECKED_BYTES_MAX:
+        if left_over and os.path.getsize(self.path) <= CHECKED_BYTES_MAX:
             self._refuse_damage()
 
     def _refuse_damage(self) -> None:
@@ -87,7 +80,7 @@ class SqliteStore:
         found = self.check()
         if found:
             self.close()
-            raise Damaged(str(self.path), "; ".join(found[:3]))
+            raise Damaged(self.path, "; ".join(found[:3]))
 
     def _open(self) -> sqlite3.Connection:
         for _ in range(self._busy_tries):
@@ -127,12 +120,13 @@ class SqliteStore:
         with self._lock:
             if again:
                 self._reopen()
-            overlay = self._decide(writes, again)
+            overlay, answers = self._decide(writes, again)
             self._commit()
-            self._remember(overlay[0])
-        return overlay[1]
+            if overlay is not None:
+                self._remember(overlay)
+        return answers
 
-    def _decide(self, writes: Sequence[Write], again: bool) -> tuple[Overlay, list[Answer]]:
+    def _decide(self, writes: Sequence[Write], again: bool) -> tuple[Overlay | None, list[Answer]]:
         db = self._db
         self._begin()
         try:
@@ -140,6 +134,8 @@ class SqliteStore:
             if version != self._version:
                 refuse_newer(db.execute(PRAGMAS["user_version"]).fetchone()[0], self.path)
                 self._forget(version)
+            if not again and (answers := self._append(writes)) is not None:
+                return None, answers
             overlay = Overlay(self, again=again)
             answers = [write.decide(overlay) for write in writes]
             self._save(overlay)
@@ -147,8 +143,29 @@ class SqliteStore:
         except BaseException as error:
             self._roll_back()
             if isinstance(error, sqlite3.Error | UnicodeDecodeError):
-                raise NotCommitted(self._advice(error)) from error
+                raise NotCommitted(advice(self.path, error)) from error
             raise
+
+    def _append(self, writes: Sequence[Write]) -> list[Answer] | None:
+        """The most frequent batch, of nothing but entries of remembered runs, by their own rule; None for any other."""
+        if {*map(type, writes)} != {Append}:
+            return None
+        entries: list[tuple[str, Entry]] = []
+        answers: list[Answer] = []
+        heads: dict[str, Head] = {}
+        for write in cast("Sequence[Append]", writes):
+            run, head = self._runs.get(write.run_id), heads.get(write.run_id) or self._heads.get(write.run_id)
+            if write.blobs or run is None or head is None:
+                return None
+            answer = write.judge(run)
+            if answer.verdict not in RECORDED:
+                return None
+            entry, heads[run.id] = seal(head, write.draft)
+            entries.append((run.id, entry))
+            answers.append(answer)
+        self._db.executemany(QUERIES["append_entry"], self._rows(entries))
+        self._heads |= heads  # before the commit: one that does not succeed forgets everything
+        return answers
 
     def _begin(self) -> None:
         # SQLite waits a slice at a time, so that a Ctrl-C is noticed between two
@@ -158,7 +175,7 @@ class SqliteStore:
                 return
             except sqlite3.OperationalError as error:
                 if not is_busy(error):
-                    raise NotCommitted(self._advice(error)) from error
+                    raise NotCommitted(advice(self.path, error)) from error
         raise NotCommitted(self._locked())
 
     def _commit(self) -> None:
@@ -166,7 +183,7 @@ class SqliteStore:
             self._db.execute(QUERIES["commit"])
         except BaseException as error:
             self._forget(0)
-            raise CommitUnknown(self._advice(error)) from error
+            raise CommitUnknown(advice(self.path, error)) from error
         self._commits += 1
         if self._commits == COMMITS_BEFORE_LENGTHENING:
             self._lengthen()
@@ -188,14 +205,6 @@ class SqliteStore:
             lengthen_log(self._db, self.path, CHECKPOINT_PAGES + CHECKPOINT_PAGES // 8)
         except (OSError, sqlite3.Error):
             return  # only speed is lost
-
-    def _advice(self, error: BaseException) -> str:
-        code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
-        if code == sqlite3.SQLITE_FULL:
-            return f"{self.path}: the disk is full; nothing was acknowledged. Free some space, then run again."
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            return f"{self.path} is damaged ({error}); restore it from a copy taken before the damage"
-        return f"{self.path}: {type(error).__name__}: {error}"
 
     def _roll_back(self) -> None:
         self._forget(0)
@@ -347,15 +356,15 @@ class SqliteStore:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def _rows_of(self, query: str, parameters: tuple[Any, ...]) -> list[Any]:
+    def _rows_of(self, query: str, parameters: tuple[Any, ...], read: Callable[[Any], list[Any]] = list) -> list[Any]:
         try:
-            return self._reader.execute(QUERIES[query], parameters).fetchall()
+            return read(self._reader.execute(QUERIES[query], parameters))
         except UnicodeDecodeError as error:
-            raise Damaged(str(self.path), f"stored text is not text ({error})") from error
+            raise Damaged(self.path, f"stored text is not text ({error})") from error
         except sqlite3.DatabaseError as error:
             if (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-                raise Damaged(str(self.path), str(error)) from error
-            raise StoreError(self._advice(error)) from error
+                raise Damaged(self.path, str(error)) from error
+            raise StoreError(advice(self.path, error)) from error
 
     def _read_rows(self, query: str, parameters: tuple[Any, ...]) -> list[Any]:
         self._check_process()
@@ -369,14 +378,15 @@ class SqliteStore:
             self._rows_of("begin_read", ())
             try:
                 row = next(iter(self._rows_of("load_run", (run_id,))), None)
-                rows = [] if row is None else self._rows_of("read_entries", (row[0],))
+                entries = [] if row is None else self._rows_of("read_entries", (row[0],), open_entries)
+            except TypeError as error:
+                raise Damaged(f"the journal of run {run_id!r}", str(error)) from error
             finally:
                 self._rows_of("commit", ())
         if row is None:
             return None
         run = open_run(run_id, row[1], row[2])
         try:
-            entries = [Entry(r[0], r[1], r[2], r[3], r[4], r[5], r[6] / 1000, r[7], r[8]) for r in rows]
             head = verify(run_id, entries)
         except (TypeError, ValueError) as error:
             raise Damaged(f"the journal of run {run_id!r}", str(error)) from error
@@ -437,13 +447,13 @@ class SqliteStore:
                 rows = self._rows_of("find_effects", (named, named, limit))
         found = self._as_asked([open_effect("", row[0], row[1], row[2]) for row in rows], statuses)
         if run_id and any(effect.run != run_id for effect in found):
-            raise Damaged(str(self.path), "an index leads to another run's effect")
+            raise Damaged(self.path, "an index leads to another run's effect")
         return found
 
     def _as_asked(self, found: list[R], statuses: Sequence[str]) -> list[R]:
         """A damaged index may lead to a sound row that was not asked for."""
         if statuses and any(record.status not in statuses for record in found):
-            raise Damaged(str(self.path), "an index leads to a record in another status")
+            raise Damaged(self.path, "an index leads to a record in another status")
         return found
 
     # --- presence -------------------------------------------------------------------------------------------------
@@ -473,9 +483,8 @@ class SqliteStore:
 
     def log_bytes(self) -> int:
         """Size of the write-ahead log; over 64 MiB a reader is holding up its checkpoints."""
-        log = self.path.with_name(self.path.name + "-wal")
         try:
-            return log.stat().st_size
+            return os.path.getsize(f"{self.path}-wal")
         except OSError:  # the last one to close it took it away, or there never was one
             return 0
 
