@@ -18,7 +18,7 @@ from surefoot.core.errors import CommitUnknown
 from surefoot.core.writes import Write
 from surefoot.stores.postgres.store import PostgresStore
 from surefoot.testing.postgres import PrivatePostgres
-from tests.postgres.test_remembered import NOT_DONE, arrive
+from tests.postgres.test_remembered import arrive, is_done
 from tests.simulation.test_stores_side_by_side import (
     SEEN,
     InDoubt,
@@ -102,9 +102,9 @@ class UnsurePostgres(PostgresStore):
         if not self.plan:
             return super()._send(statement, values)
         if self.plan[0] == "applied":
-            value = super()._send(statement, values)
-            if value in NOT_DONE:
-                return value  # something had moved: the attempt after this one will be applied
+            result = super()._send(statement, values)
+            if not is_done(result):
+                return result  # something had moved: the attempt after this one will be applied
         else:
             self.late.append((statement, values))
         self.plan.pop(0)
@@ -115,8 +115,8 @@ class UnsurePostgres(PostgresStore):
         late, self.late = self.late, []
         with psycopg.connect(URL[0], autocommit=True) as db:
             for statement, values in late:
-                answer = arrive(db, statement, values)
-                assert not values or answer in NOT_DONE, f"a late message was applied: {values}"
+                changed = arrive(db, statement, values)
+                assert not values or not changed, f"a late message was applied: {values}"
                 SEEN["message", "arrived late"] += 1
 
 
