@@ -71,11 +71,19 @@ class Campaign:
         dice = random.Random(SEED * 1000 + worker)
         number = 0
         try:
-            while self.kills < KILLS and not self.problems:
+            while not self.is_over() and not self.problems:
                 self.one_run(f"w{worker}-{number}", str(self.folder / f"agents{worker // 2}.db"), dice)
                 number += 1
         except BaseException as error:
             self.problems.append(f"worker {worker}: {type(error).__name__}: {error}")
+
+    def missing(self) -> list[str]:
+        """The moments around a request in which no kill fell yet; a busy machine brings most of them too early."""
+        return [moment for moment in MOMENTS if not self.fell[moment]] if KILLS >= 1000 else []
+
+    def is_over(self) -> bool:
+        """True if there were enough kills, and one in each moment, or twice as many."""
+        return self.kills >= KILLS and (not self.missing() or self.kills >= 2 * KILLS)
 
     def one_run(self, run: str, db: str, dice: random.Random) -> None:
         faults = {promise: dice.choice(FAULTS) if dice.random() < 0.3 else "none" for promise in PROMISES}
@@ -83,7 +91,7 @@ class Campaign:
             faults["keyed"] = "400"
         acked: set[str] = set()
         for life in range(KILLS_PER_RUN + 1):
-            last = life == KILLS_PER_RUN or self.kills >= KILLS
+            last = life == KILLS_PER_RUN or self.is_over()
             child = self.server.start("live", db, self.port, str(self.ledger), run, faults)
             began = time.monotonic()
             status = child.join() if last else self.kill_some_time(child, dice)
@@ -96,7 +104,8 @@ class Campaign:
 
     def kill_some_time(self, child: Child, dice: random.Random) -> int:
         if dice.random() < 0.33:
-            child.read(0.5, until=dice.choice(MOMENTS))
+            missing = self.missing() if self.kills >= KILLS else []
+            child.read(5.0 if missing else 0.5, until=dice.choice(missing or MOMENTS))
             return child.kill()
         if dice.random() < 0.9:
             child.read(LIFE_SECONDS_MAX, until="ready")
@@ -163,8 +172,7 @@ def test_a_thousand_kills_lose_nothing_and_repeat_nothing(receiver: tuple[int, P
         assert row["twice"] == row["lost"] == 0, f"{promise}: {row}"
         assert row["once"] + row["refused"] == row["effects"] == len(campaign.results)
     check_stores(campaign, quick_path)
-    if KILLS >= 1000:
-        assert set(MOMENTS) <= set(campaign.fell), "no kill fell where it counts"
+    assert not campaign.missing(), "no kill fell where it counts"
 
 
 def check_stores(campaign: Campaign, folder: Path) -> None:
