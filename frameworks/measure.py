@@ -105,7 +105,7 @@ def measure_row(framework: Framework, version: str, arm: Arm, row_name: str, liv
             }
             output = Path(folder) / f"life{len(ends) + 1}.txt"
             ends.append(live(world, job, output))
-        said = output.read_text("utf-8", "replace") if output.exists() else ""
+        said = output.read_text("utf-8", "replace").replace(f"{ROOT}/", "") if output.exists() else ""
         lines = world.models.service.ledger.lines()
         return Measured(
             version=version,
