@@ -157,6 +157,14 @@ CHANGES = [
         rule="R7",
     ),
     Change(
+        "code that outlives its run begins something",
+        "core/flows.py",
+        '    raise LeaseLost("its run has ended here")\n',
+        "    return\n",
+        "runtime/test_outliving.py",
+        rule="R7",
+    ),
+    Change(
         "anybody may take anything",
         "core/lease.py",
         "        if holder_id in (0, self.owner) or",

@@ -71,7 +71,8 @@ def test_the_async_driver_is_as_safe_as_the_sync_one(kind: str, fault: str, stor
 @pytest.mark.parametrize("kind", PROMISES)
 def test_the_barrier_holds_in_a_pipelined_run(kind: str, fault: str, asynchronous: bool, quick_path: Path) -> None:
     """A step may return before it is durable; nothing is sent before everything that it depends on is (R2)."""
-    crash_everywhere(kind, fault, "memory", quick_path, asynchronous=asynchronous, durability="pipelined")
+    struck = crash_everywhere(kind, fault, "memory", quick_path, asynchronous=asynchronous, durability="pipelined")
+    assert {"Commit", "Record", "Execute", "SendEffect"} <= set(struck)
 
 
 def crash_twice(kind: str, fault: str, store: str, quick_path: Path, stride: int) -> int:
