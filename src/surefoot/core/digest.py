@@ -15,7 +15,7 @@ LINK_BYTES = 12
 SHORT_BYTES = 8
 BLOB_MARK = b"\x00"
 
-# a copy of one that is set up costs half of setting it up
+# to copy one that is set up is cheaper than to set one up
 _args = blake2b(digest_size=DIGEST_BYTES, person=b"surefoot-args")
 _short = blake2b(digest_size=SHORT_BYTES, person=b"surefoot-args")
 _chain = blake2b(digest_size=LINK_BYTES, person=b"surefoot-chain")

@@ -1,6 +1,6 @@
 """What a function takes, and what kind of function it is, read from its code.
 
-`inspect` takes as long to import as a third of Surefoot, so it is asked only about what is no plain function: what is
+`inspect` takes long to import, so it is asked only about what is no plain function: what is
 decorated, marked, built in, or called through an object.
 """
 
