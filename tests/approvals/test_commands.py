@@ -91,6 +91,8 @@ def test_what_cannot_be_decided_has_its_exit_code(cli: Cli, db: str, clock: Byst
         assert code == 4 and f"nearest: {approval}" in why
         code, _, why = cli("approve", approval, "--digest", "0" * 32)
         assert code == 6 and f"{digest} is asked for now" in why
+        code, _, why = cli("approve", approval, "--digest", "")
+        assert code == 2 and "that of the artifact which was shown" in why
         code, _, why = cli("deny", approval)
         assert code == 2 and "needs its reason" in why
         code, _, why = cli("approve", approval, "--as", "a\x1bb")

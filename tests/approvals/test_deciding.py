@@ -92,10 +92,13 @@ def test_a_beginning_of_two_ids_is_refused() -> None:
         ({"who": ""}, "who must have 1 to 200"),
         ({"why": "x" * 4001}, "4,001 characters"),
         ({"why": "\ud800"}, "surrogate"),
+        ({"why": None}, "why must be a string, found NoneType"),
+        ({"digest": None}, "that of the artifact which was shown .*, found None"),
+        ({"digest": ""}, "that of the artifact which was shown .*, found ''"),
     ],
 )
 def test_a_decision_that_makes_no_sense_is_refused(
-    options: dict[str, str], match: str, sf: Surefoot, clock: Bystander
+    options: dict[str, Any], match: str, sf: Surefoot, clock: Bystander
 ) -> None:
     def wrong(approval: str, digest: str) -> None:
         with pytest.raises(UsageError, match=match):

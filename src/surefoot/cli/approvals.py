@@ -48,11 +48,12 @@ def decide(
 ) -> ApprovalDecided:
     """Decide, durably; Failed when there is no such approval, ApprovalClosed when it cannot be decided any more."""
     view = _find(desk, approval_id)
-    name = who or user_name()
+    name = user_name() if who is None else who
+    seen = view.digest if digest is None else digest  # an empty one is one that was not filled in
     if approved:
-        after = desk.sf.approve(view.id, who=name, digest=digest or view.digest, why=why)
+        after = desk.sf.approve(view.id, who=name, digest=seen, why=why)
     else:
-        after = desk.sf.deny(view.id, who=name, why=why, digest=digest or view.digest)
+        after = desk.sf.deny(view.id, who=name, why=why, digest=seen)
     run = desk.store.find_run(after.run)
     row = None if run is None else ready_of(run)
     return ApprovalDecided(approval=row_of(after), next=f"run {after.run!r}: {_who_goes_on(desk, row)}")

@@ -71,8 +71,8 @@ class Denied(SurefootError):
     """An approval was denied: by whom, why and when; `who` is "" when nobody decided in time."""
 
     def __init__(self, id: str, who: str, why: str, at: float) -> None:
-        by = f"by {who}" if who else "since nobody decided in time"
-        super().__init__(f"approval {id} was denied {by}{why and ': ' + why}")
+        how = f"by {who}{why and ': ' + why}" if who else f"since {why or 'nobody decided in time'}"
+        super().__init__(f"approval {id} was denied {how}")
         self.id, self.who, self.why, self.at = id, who, why, at
         self.rebuild_args = (id, who, why, at)
 
@@ -184,11 +184,16 @@ class RunNotFound(SurefootError):
         self.run_id = run_id
 
 
+def ended(status: str) -> str:
+    """How a run ended, as the verb of a sentence about it."""
+    return "was cancelled" if status == "cancelled" else f"has {status}"
+
+
 class RunEnded(UsageError):
     """The run has ended, so that it reads no message any more; nothing was kept."""
 
     def __init__(self, run_id: str, status: str, what: str) -> None:
-        super().__init__(f"run {run_id!r} has {status}; it reads no message any more, and {what} was not kept")
+        super().__init__(f"run {run_id!r} {ended(status)}; it reads no message any more, and {what} was not kept")
         self.run_id, self.status, self.what = run_id, status, what
 
 

@@ -49,7 +49,7 @@ def approve(artifact: Any, *, by: str, within: timedelta | float, releases: Any 
     wanted = artifact_of(artifact, by, within, releases)
     session, branch = require(_CALL)
     if session.asynchronous:
-        return _approve_async(session, branch, wanted)
+        return _approve_async(wanted)
     return approve_here(session, branch, wanted)
 
 
@@ -117,7 +117,9 @@ def approve_here(session: Session, branch: Branch, wanted: Artifact) -> Approval
     return _told(session, asked, decision)
 
 
-async def _approve_async(session: Session, branch: Branch, wanted: Artifact) -> Approval:
+async def _approve_async(wanted: Artifact) -> Approval:
+    """`approve` in this task, and in its branch: several may be asked for side by side."""
+    session, branch = require(_CALL)
     session.check_decided(branch, (ASK_SLOT,))
     session.enter(branch, ASK_SLOT)
     try:

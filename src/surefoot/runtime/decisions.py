@@ -15,7 +15,7 @@ import msgspec
 from ..core.approval import Asked, Decision, digest_of, message_name, shown
 from ..core.asking import DecideApproval
 from ..core.digest import BLOB_MARK
-from ..core.errors import ApprovalClosed, ApprovalNotFound, Damaged, UsageError
+from ..core.errors import ApprovalClosed, ApprovalNotFound, Damaged, UsageError, ended
 from ..core.ids import check_id
 from ..core.journal import Entry, EntryKind
 from ..core.run import FINAL, UNFINISHED, Run, Waits
@@ -198,6 +198,8 @@ def decide(
     refuse_in_workflow("sf.approve()" if approved else "sf.deny()")
     check_id(who, "who")
     why = _check_why(why, needed=not approved)
+    if (approved or digest is not None) and not (isinstance(digest, str) and digest):
+        raise UsageError(f"digest must be that of the artifact which was shown (ApprovalView.digest), found {digest!r}")
     engine.join()
     view = find(engine, approval_id, run_id)
     shown_digest = view.digest if digest is None else digest
@@ -212,7 +214,9 @@ def decide(
     return after
 
 
-def _check_why(why: str, *, needed: bool) -> str:
+def _check_why(why: object, *, needed: bool) -> str:
+    if not isinstance(why, str):
+        raise UsageError(f"why must be a string, found {type(why).__name__}")
     text = why.strip()
     if needed and not text:
         raise UsageError("a denial needs its reason (why): the workflow gets it, and it is kept")
@@ -242,7 +246,7 @@ def _closed(view: ApprovalView, answer: Answer, digest: str) -> str:
             return f"the digest that was shown is {digest}, but {view.digest} is asked for now; look at it again"
         case Verdict.ENDED:
             run = answer.run
-            how = f"has {run.status}" if run is not None and run.status in FINAL else "is being cancelled"
+            how = ended(run.status) if run is not None and run.status in FINAL else "is being cancelled"
             return f"its run {view.run!r} {how}, and asks for nothing any more"
         case _:
             return f"run {view.run!r} no longer asks for it: its branch was cancelled"

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ..core.dispatch import Limits
 from ..core.dispatch_writes import RetryRun, SetQueue
-from ..core.errors import RunMismatch, RunNotFound, UsageError
+from ..core.errors import RunMismatch, RunNotFound, UsageError, ended
 from ..core.flows import preview_of
 from ..core.ids import check_id
 from ..core.run import Run, RunDo, RunStatus, apply_run
@@ -176,7 +176,7 @@ def retry(engine: Engine, run_id: str, why: str) -> Run:
     if answer.verdict is Verdict.MISSING or run is None:
         raise RunNotFound(run_id)
     if answer.verdict is Verdict.ENDED:
-        raise UsageError(f"run {run_id!r} has {run.status}; what has ended is not tried again, start another run")
+        raise UsageError(f"run {run_id!r} {ended(run.status)}; what has ended is not tried again, start another run")
     if answer.verdict is Verdict.ILLEGAL:
         state = "runs now" if run.status is RunStatus.RUNNING else "is ready already, and waits for a worker"
         raise UsageError(f"run {run_id!r} {state}; there is nothing to retry")
