@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 EVERY_SECONDS_MIN, EVERY_SECONDS_MAX = 1.0, 366 * 86400.0
 NAME_CHARACTERS_MAX = 150
+CRON_FIELDS = 5
 LOOK_SECONDS = 1.0
 log = logging.getLogger("surefoot")
 
@@ -90,8 +91,7 @@ def define(
         created_at=now,
         fired_until=now,
     )
-    if (cron is None) == (every is None):
-        raise UsageError(f"schedule {name!r} takes cron= or every=, one of them")
+    _check_when(schedule)
     first = next(times_of(schedule)(now), None)
     if first is None:
         raise UsageError(f"schedule {name!r}: cron {cron!r} never fires; expected a date that exists")
@@ -118,6 +118,26 @@ def _seconds(value: object, name: str, what: str, low: float, high: float) -> fl
     return seconds
 
 
+def _check_when(schedule: Schedule) -> None:
+    """What is defined now; a pattern of six fields that an older Surefoot took goes on firing."""
+    if bool(schedule.cron) == bool(schedule.every):
+        raise UsageError(f"schedule {schedule.name!r} takes cron= or every=, one of them")
+    if schedule.every and schedule.zone != "UTC":
+        raise UsageError(
+            f"schedule {schedule.name!r}: tz={schedule.zone!r} belongs to cron=; every= counts seconds, which are the "
+            "same in all time zones. Leave tz= out, or say the time of day with cron="
+        )
+    if schedule.cron and (fields := len(schedule.cron.split())) != CRON_FIELDS:
+        raise _unreadable(schedule, f"{fields} fields")
+
+
+def _unreadable(schedule: Schedule, why: object) -> UsageError:
+    return UsageError(
+        f"schedule {schedule.name!r}: cron {schedule.cron!r} cannot be read ({why}); expected five fields, such "
+        'as "0 3 * * *": minute, hour, day of month, month, day of week (for seconds there is every=)'
+    )
+
+
 def _check_catch_up(catch_up: str, name: str) -> CatchUp:
     try:
         return CatchUp(catch_up)
@@ -136,10 +156,7 @@ def times_of(schedule: Schedule) -> core.Times:
     except refused as error:
         if str(error) == "Bad day-of-month":
             return lambda after: iter(())
-        raise UsageError(
-            f"schedule {schedule.name!r}: cron {schedule.cron!r} cannot be read ({error}); expected five fields, such "
-            'as "0 3 * * *": minute, hour, day of month, month, day of week'
-        ) from None
+        raise _unreadable(schedule, error) from None
 
     def times(after: float) -> Iterator[float]:
         last = after
