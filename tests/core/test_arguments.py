@@ -99,6 +99,49 @@ def test_arguments_come_back_as_annotated() -> None:
     assert type(args[0].amount) is Decimal
 
 
+@dataclass
+class Card:
+    number: str
+
+
+@dataclass
+class Iban:
+    account: str
+
+
+@dataclass
+class Voucher:
+    number: str
+
+
+@pytest.mark.parametrize("by", [Card("4242"), Iban("DE1"), "cash", None])
+def test_of_a_union_of_classes_the_member_comes_back_that_was_given(by: Any) -> None:
+    def pay(by: Card | Iban | str | None) -> None: ...
+
+    codec = ArgumentsCodec(pay, "step 'pay'")
+    bound = codec.bind((by,), {})
+    assert codec.restore(codec.encode(bound), bound) == ((by,), {}) == codec.restore(codec.encode(bound))
+
+
+def test_an_argument_that_its_annotation_does_not_fit_is_refused_as_what_the_caller_gave() -> None:
+    def pay(by: Card | Iban | Voucher, amount: int) -> None: ...
+
+    codec = ArgumentsCodec(pay, "step 'pay'")
+    for args, why in (
+        (
+            (Card("1"), "ten"),
+            r"argument 'amount' of step 'pay'.*\"ten\" is not as annotated; Expected `int`",
+        ),
+        ((Voucher("1"), 10), r"argument 'by' of step 'pay'.*a Voucher comes back as Card"),
+        ((7, 10), r"argument 'by' of step 'pay'.*7 is not as annotated"),
+    ):
+        bound = codec.bind(args, {})
+        with pytest.raises(ValueRefused, match=why):
+            codec.restore(codec.encode(bound), bound)
+    with pytest.raises(UsageError, match="no longer fits"):
+        codec.restore(b'{"by":{"number":"1"},"amount":"ten"}')
+
+
 def test_the_record_names_each_argument_and_sorts_by_name() -> None:
     codec = ArgumentsCodec(every, "step 'a'")
     assert codec.encode(codec.bind((1, 2), {"d": 4, "z": 9})) == (

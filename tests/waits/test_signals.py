@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 
 import surefoot
@@ -224,7 +227,7 @@ def test_what_cannot_be_sent_is_refused_and_leaves_the_run_alive(db: str) -> Non
         handle = sf.start(listener, 1, id="r", queue="default")
         until(lambda: waits(sf, "r"))
         for value in (object(), float("nan"), {"a": {1, 2}}, b"bytes"):
-            with pytest.raises(ValueRefused, match="signal 'go'"):
+            with pytest.raises(ValueRefused, match=r"signal 'go'.*send JSON's own types"):
                 sf.signal("r", "go", value)
         assert sf.store.board.read_mail("r") == [] and sf.get("r").status == "waiting"
         sf.signal("r", "go", "fine")
@@ -245,6 +248,29 @@ def test_a_message_that_does_not_fit_the_type_stays_unread_and_the_run_says_so(u
         sf.signal("r", "go", 8)
         assert handle.result(30) == [7, 8]
         assert read_messages(sf, "r") == [7, 8]
+
+
+@dataclass
+class Order:
+    number: str
+    amount: Decimal
+
+
+class Answer(msgspec.Struct):
+    yes: bool
+
+
+def test_an_object_is_sent_as_its_fields_and_read_back_by_the_type_of_the_wait(url: str) -> None:
+    @workflow
+    def typed() -> str:
+        return f"{surefoot.wait_for('order', Order)} {surefoot.wait_for('order', Answer)} {surefoot.wait_for('order')}"
+
+    sent = Order("o-1", Decimal("1.50")), Answer(yes=True), Order("o-2", Decimal(2))
+    with worker(url) as sf:
+        handle = sf.start(typed, id="r", queue="default")
+        for number, value in enumerate((*sent, *sent)):
+            assert sf.signal("r", "order", value, message=f"m{number % len(sent)}")
+        assert handle.result(30) == f"{sent[0]} {sent[1]} {{'number': 'o-2', 'amount': '2'}}"
 
 
 def test_code_that_can_read_it_gets_the_message_that_did_not_fit(db: str) -> None:

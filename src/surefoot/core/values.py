@@ -120,7 +120,10 @@ def _differs(before: Any, after: Any, path: str) -> tuple[str, str]:
     was, now = type(before).__qualname__, type(after).__qualname__
     if was == now:
         return path, f"this {was} comes back changed ({before!r} as {after!r})"
-    return path, f"a {was} comes back as {now}; annotate the exact type (for a result: the return type)"
+    return path, f"a {was} comes back as {now}{_ANNOTATE} (for a result: the return type)"
+
+
+_ANNOTATE = "; annotate the exact type"
 
 
 def refuse_inexact(value: Any, what: str) -> None:
@@ -162,6 +165,17 @@ def encode_canonical(value: Any, what: str) -> bytes:
     """Canonical JSON (sorted keys) of arguments, for digests and requests; raises ValueRefused."""
     refuse_inexact(value, what)
     return _guarded(_encode_sorted, value, what)
+
+
+def encode_message(value: Any, what: str) -> bytes:
+    """JSON of what is sent to code whose annotation says the type: plain values, or one object with named fields."""
+    kind = cast("Any", type(value)) if _field_names(value) is not None else Any
+    try:
+        return Codec(kind, what).settle(value)[0]
+    except ValueRefused as refused:
+        why = refused.why.partition(_ANNOTATE)[0]
+        hint = "send JSON's own types, or one object such as a dataclass, which wait_for(name, type) reads back"
+        raise ValueRefused(what, refused.path, f"{why}; {hint}") from None
 
 
 def _guarded(encoder: Callable[[Any], bytes], value: Any, what: str) -> bytes:
@@ -210,6 +224,11 @@ class Codec:
                 return
         raise UsageError(f"{self.what}: values of {hint!r} cannot be read back exactly ({error})") from None
 
+    @property
+    def is_union(self) -> bool:
+        """True for a union whose JSON does not say which member it is."""
+        return bool(self._members)
+
     def settle(self, value: Any) -> tuple[bytes, Any]:
         """Encode, read back, compare; returns (stored bytes, the value that the workflow sees)."""
         if self._members:
@@ -252,6 +271,22 @@ class Codec:
         except (msgspec.MsgspecError, ValueError, TypeError) as error:
             raise UsageError(f"{self.what}: {content[:120]!r} does not fit the annotation: {error}") from None
 
+    def recover(self, content: bytes) -> Any:
+        """Read an argument back, which is stored canonically and without the union's member that it is.
+
+        Of a union it is the first member that reads exactly this. Raises UsageError when the annotation does not fit.
+        """
+        if not self._members:
+            return self.decode(content)
+        for member in self._members:
+            try:
+                value = member.recover(content)
+                if encode_canonical(value, self.what) == content:
+                    return value
+            except UsageError:
+                continue
+        raise UsageError(f"{self.what}: the recorded value {content[:120]!r} fits no member of the annotated union")
+
     def decode(self, content: bytes) -> Any:
         """Read a stored value back; raises UsageError when the annotation no longer fits it."""
         try:
@@ -264,6 +299,21 @@ class Codec:
                 f"{self.what}: the recorded value {content[:120]!r} no longer fits the annotation ({error}); "
                 "restore the annotation, or make the new one accept the old value"
             ) from None
+
+
+def _argument(codec: Codec, content: bytes, bound: dict[str, Any] | None, name: str) -> Any:
+    try:
+        value = codec.recover(content)
+    except UsageError as error:
+        if bound is None:
+            raise
+        why = f"; {error.__context__}" if error.__context__ else ""
+        raise ValueRefused(
+            codec.what, "", f"{content[:120].decode(errors='replace')} is not as annotated{why}"
+        ) from None
+    if codec.is_union and bound is not None and (found := difference(bound[name], value)) is not None:
+        raise ValueRefused(codec.what, *found)
+    return value
 
 
 def _is_absent(hint: Any) -> bool:
@@ -374,7 +424,10 @@ class ArgumentsCodec:
         return refused
 
     def restore(self, content: bytes, bound: dict[str, Any] | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """(args, kwargs) as annotated, from their stored form; ignored parameters are taken from `bound`."""
+        """(args, kwargs) as annotated, from their stored form; ignored parameters are taken from `bound`.
+
+        With `bound`, which they were encoded from just now, one that its annotation does not fit raises ValueRefused.
+        """
         codecs = self._resolved()
         live = {name: value for name, value in (bound or {}).items() if name in self._ignore}
         raws = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
@@ -384,7 +437,7 @@ class ArgumentsCodec:
             if name in live:
                 value = live[name]
             elif name in raws:
-                value = codecs[name].decode(bytes(raws[name]))
+                value = _argument(codecs[name], bytes(raws[name]), bound, name)
             else:
                 continue
             if kind is Kind.VAR_POSITIONAL:

@@ -15,7 +15,7 @@ from ..core.errors import RunEnded, RunNotFound, UsageError
 from ..core.ids import check_id
 from ..core.mail import Mail
 from ..core.run import Run, RunStatus
-from ..core.values import Codec
+from ..core.values import encode_message
 from ..core.writes import CancelRun, Verdict
 from ..stores.base import Store
 from . import queues
@@ -303,7 +303,7 @@ class Surefoot:
             id=check_id(message, "message id") if message is not None else str(random_uuid()),
             name=check_message_name(name, "signal"),
             at=self.engine.time(),
-            value=Codec(Any, f"signal {name!r}").settle(value)[0],
+            value=encode_message(value, f"signal {name!r}"),
             who=who,
         )
         return self.send(mail, first=first)
