@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 
 import surefoot
 from surefoot import RunWaiting, Surefoot
-from surefoot.cli.text import safe
+from surefoot.cli.text import moment, safe
 from surefoot.stores.sqlite.store import SqliteStore
 from tests.cli import agents
 from tests.cli.conftest import PROGRAM, ROOT, Command
@@ -262,3 +263,10 @@ def test_the_demo_without_its_extra_says_how_to_install_it() -> None:
     source += "from surefoot.cli import main; sys.exit(main())"
     ended = subprocess.run([sys.executable, "-c", source, "demo"], capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert ended.returncode == 3 and "pip install 'surefoot[demo]'" in ended.stderr
+
+
+def test_an_instant_that_no_calendar_has_is_shown_as_the_last_that_it_has() -> None:
+    """`sleep_until(datetime.max)`, once it has become a float, lies in the year 10000; it was told as due in 1970."""
+    for far in (datetime.max.replace(tzinfo=UTC).timestamp(), 1e300):
+        assert moment(far).startswith("9999-12-31 23:59:59")
+    assert moment(-1e300).startswith("19")

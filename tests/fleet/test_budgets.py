@@ -348,6 +348,7 @@ def test_async_workflows_stop_alike(swallow: bool) -> None:
         {"tokens": 1.5},
         {"wall": 0},
         {"wall": timedelta(seconds=-1)},
+        {"wall": 1e300},
         {"money": 0.5},
         {"money": "much"},
         {"money": Decimal(0)},

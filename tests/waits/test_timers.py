@@ -139,19 +139,24 @@ def test_by_the_clock_of_the_store_no_run_wakes_early(url: str, impatient: None)
         assert sf.get("r").claims >= 3, "it was given back for each"
 
 
+NO_TIMES: tuple[Any, ...] = (None, "3", True, datetime(2026, 1, 1, tzinfo=UTC))
+
+
 def test_bad_times_are_refused(db: str) -> None:
     @workflow
     def flow() -> list[str]:
         told: list[str] = []
-        for bad in (-1, float("inf"), float("nan"), timedelta(seconds=-1)):
-            with pytest.raises(UsageError):
+        for bad in (-1, float("inf"), float("nan"), timedelta(seconds=-1), 1e10, timedelta.max, 10**400, *NO_TIMES):
+            with pytest.raises(UsageError, match="0 to 100 years, found "):
                 surefoot.sleep(bad)
         for naive in (datetime(2026, 1, 1), 5, "tomorrow"):
             with pytest.raises(UsageError, match="time zone"):
                 surefoot.sleep_until(naive)  # type: ignore[arg-type]
-        for within in (0, -1, float("inf")):
-            with pytest.raises(UsageError, match="within"):
+        for within in (0, -1, float("inf"), float("nan"), 1e300, 10**400, *NO_TIMES[1:]):
+            with pytest.raises(UsageError, match=r"within.* more than 0 to 100 years, found "):
                 surefoot.wait_for("go", within=within)
+            with pytest.raises(UsageError, match=r"within.* more than 0 to 100 years, found "):
+                surefoot.approve("x", by="ann", within=within)
         surefoot.sleep_until(datetime(1970, 1, 1, tzinfo=UTC))
         return told
 

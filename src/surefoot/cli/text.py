@@ -5,7 +5,7 @@ those that reverse or hide text, is shown as an escape.
 from __future__ import annotations
 
 import shlex
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -42,8 +42,8 @@ def moment(at: float) -> str:
 def _local(at: float) -> datetime:
     try:
         return datetime.fromtimestamp(at).astimezone()
-    except (ValueError, OverflowError, OSError):
-        return datetime.fromtimestamp(0).astimezone()
+    except (ValueError, OverflowError, OSError):  # an instant that no calendar here has: the nearest that it has
+        return datetime.max.replace(tzinfo=UTC) if at > 0 else datetime.fromtimestamp(0).astimezone()
 
 
 def ago(seconds: float) -> str:

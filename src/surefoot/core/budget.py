@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, cast
@@ -11,6 +10,8 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from .errors import UsageError
+
+WALL_SECONDS_MAX = 100 * 366 * 86400.0
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -31,8 +32,9 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         wall = cast("Any", self.wall)
         seconds = wall.total_seconds() if isinstance(wall, timedelta) else wall
         if seconds is not None:
-            if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
-                raise UsageError(f"a budget's wall must be a positive time, found {wall!r}")
+            is_time = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+            if not (is_time and 0 < seconds <= WALL_SECONDS_MAX):
+                raise UsageError(f"a budget's wall must be a positive time, up to 100 years, found {wall!r:.120}")
             force_setattr(self, "wall", float(seconds))
         for name in ("attempts", "tokens"):
             value = getattr(self, name)

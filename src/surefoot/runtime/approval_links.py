@@ -19,7 +19,7 @@ import msgspec
 from ..core.errors import ApprovalClosed, SurefootError, UsageError
 from ..core.ids import check_id
 from .decisions import ApprovalView, decide, find, instant
-from .step import seconds_of
+from .spans import optional_span
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -69,7 +69,7 @@ def make_link(
         raise UsageError(
             f"base_url is where the approval page is served, such as https://ops.example/approvals; found {base_url!r}"
         )
-    seconds = seconds_of(within, "approval_link(within=)")
+    seconds = optional_span(within, "approval_link(within=)")
     view = find(engine, approval_id)
     if view.status != "pending":
         raise ApprovalClosed(view.id, f"it is {view.status}, so a link to it could decide nothing")

@@ -25,7 +25,8 @@ from ..core.view import Verdict
 from .clock import random_uuid
 from .committer import Pending
 from .scope import require
-from .step import Named, seconds_of
+from .spans import optional_span
+from .step import Named
 from .waiting import Ear, Heard, off_loop, pause, pause_async
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def approve(artifact: Any, *, by: str, within: timedelta | float, releases: Any 
 def artifact_of(artifact: Any, by: str, within: timedelta | float, releases: Any) -> Artifact:
     """What is to be approved; UsageError or ValueRefused if it cannot be."""
     check_id(by, "surefoot.approve(by=)")
-    seconds = seconds_of(cast("Any", within), "surefoot.approve(within=)")
+    seconds = optional_span(within, "surefoot.approve(within=)")
     if seconds is None:
         raise UsageError("surefoot.approve() needs within=, the time after which it counts as denied")
     if isinstance(artifact, EffectRequest):

@@ -22,7 +22,7 @@ from ..core.run import Waits
 from ..core.values import Codec
 from .clock import random_number, random_uuid
 from .scope import require
-from .step import seconds_of
+from .spans import optional_span, span_of
 from .waiting import Heard, check_message_name, hear, hear_async, pause, pause_async
 
 if TYPE_CHECKING:
@@ -78,9 +78,7 @@ def sleep(seconds: timedelta | float) -> Awaitable[None]:
 
     In a `def` workflow it blocks; in an `async def` workflow write `await surefoot.sleep(5)`.
     """
-    length = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
-    if not 0 <= length < float("inf"):
-        raise UsageError(f"surefoot.sleep() needs a time of 0 or more seconds, found {seconds!r}")
+    length = span_of(seconds, "surefoot.sleep(seconds)")
     session, branch = require("surefoot.sleep()")
     return _sleep_until(session, branch, mark("sleep", lambda: session.engine.due_after(length), float))
 
@@ -136,7 +134,7 @@ def _wait(
     session: Session, branch: Branch, name: str, type: Any, within: timedelta | float | None, *, here: bool
 ) -> Any:
     check_message_name(name, "signal")
-    length = seconds_of(within, "surefoot.wait_for(within=)")
+    length = optional_span(within, "surefoot.wait_for(within=)")
     codec = Codec(type, f"a message {name!r}")
     until = 0.0 if length is None else mark(f"within:{name}", lambda: session.engine.due_after(length), float)
     slot = f"signal:{name}"
@@ -192,13 +190,13 @@ def patched(name: str) -> bool:
 
 def timeout(seconds: timedelta | float) -> Timeout:
     """`async with surefoot.timeout(5):` ends the block with TimeoutError; whether it fired is recorded."""
-    length = seconds_of(seconds, "surefoot.timeout()")
+    length = span_of(seconds, "surefoot.timeout(seconds)", least="more than 0")
     session, branch = require("surefoot.timeout()")
     if not session.asynchronous:
         raise UsageError("surefoot.timeout() is for async def workflows; in a def workflow use @step(timeout=...)")
     from .waits import Timeout
 
-    return Timeout(session, branch, length or 0.0)
+    return Timeout(session, branch, length)
 
 
 async def first(*branches: Awaitable[Any]) -> tuple[int, Any]:

@@ -20,6 +20,7 @@ from ..core.run import Run, RunDo, RunStatus, apply_run
 from ..core.writes import StartRun, Verdict
 from .engine import Engine
 from .handle import Handle
+from .spans import span_of
 from .step import Workflow
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from .ending import Plan
 
 PRIORITY_MAX = 1 << 31
-DELAY_SECONDS_MAX = 100 * 366 * 86400.0
 
 
 def refuse_options(workflow: object, **given: Any) -> None:
@@ -93,14 +93,7 @@ def refuse_lost_arguments(workflow: Workflow[..., Any]) -> None:
 
 
 def _delay_seconds(delay: timedelta | float | None) -> float:
-    if delay is None:
-        return 0.0
-    if type(delay) not in (timedelta, int, float):
-        raise UsageError(f"delay must be a time in seconds or a timedelta, found {delay!r}")
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
-    if not 0 <= seconds <= DELAY_SECONDS_MAX:
-        raise UsageError(f"delay must be 0 seconds to 100 years, found {delay!r}")
-    return seconds
+    return 0.0 if delay is None else span_of(delay, "delay")
 
 
 def _check_priority(priority: int | None) -> int:
