@@ -26,6 +26,25 @@ UNSTORABLE = "unstorable receipt: "
 ENDING = (Exception, Stopped, BaseExceptionGroup)
 """How an attempt's body may end; a stopped request of a task group comes in a group."""
 
+MISTAKES = (UsageError, TypeError, NameError, AttributeError, LookupError, AssertionError, ImportError)
+"""What a body raises that is written wrongly. Whether it had sent something nobody knows, so it is in doubt as ever."""
+
+
+def _tell(record: EffectRecord, mistake: BaseException) -> None:
+    """In the log, since the next attempts may take a while and end alike."""
+    import logging
+
+    where = f"run {record.run!r}" if record.run else "a call outside any run"
+    logging.getLogger("surefoot").warning(
+        "effect %r of %s: attempt %d ended with %s: %s. It is in doubt, and settled by its contract (%s); mend the body",
+        record.name,
+        where,
+        record.attempts,
+        type(mistake).__name__,
+        str(mistake)[:500],
+        record.contract.kind,
+    )
+
 
 def refuse_foreign(error: BaseException) -> None:
     """Raise a group that also holds what is nobody's failure, such as KeyboardInterrupt."""
@@ -102,7 +121,10 @@ class EffectUse:
         if isinstance(end, Exists) and end.receipt is not None:
             return self._landed(end.receipt)
         marks = (record.sent_key, record.key)
-        return answered(classify_error(end, self.contract, marks, has_left=held.has_left), self.effect.codec)
+        answer = answered(classify_error(end, self.contract, marks, has_left=held.has_left), self.effect.codec)
+        if answer.kind == "unknown" and isinstance(end, MISTAKES):
+            _tell(record, end)
+        return answer
 
     def send(self, session: Session, record: EffectRecord) -> Answered:
         """Make one attempt on this thread, with the recorded request."""
