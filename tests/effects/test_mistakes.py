@@ -39,5 +39,5 @@ def test_a_mistake_in_a_body_is_told_at_once_and_settled_by_contract(
         return
     assert told_while_it_tries[:2] == [0, 1]
     said = caplog.records[0].getMessage()
-    assert said.startswith("effect 'charge' of run 'r': attempt 1 ended with ") and "settled by its contract" in said
+    assert said.startswith("effect 'charge' of run 'r': attempt 1 ended with ") and "settled by contract" in said
     assert ("call it in the workflow, outside of steps" if mistake == "a wait" else "AttributeError") in said

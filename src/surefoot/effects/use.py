@@ -36,7 +36,7 @@ def _tell(record: EffectRecord, mistake: BaseException) -> None:
 
     where = f"run {record.run!r}" if record.run else "a call outside any run"
     logging.getLogger("surefoot").warning(
-        "effect %r of %s: attempt %d ended with %s: %s. It is in doubt, and settled by its contract (%s); mend the body",
+        "effect %r of %s: attempt %d ended with %s: %s. It is in doubt, and settled by contract (%s); mend the body",
         record.name,
         where,
         record.attempts,
