@@ -310,6 +310,53 @@ def test_a_compensation_that_needs_an_instance_is_refused_when_it_is_made() -> N
         def _(self: Any, attempt: Attempt, receipt: int) -> None: ...
 
 
+def test_a_compensation_that_takes_more_than_the_receipt_is_refused_when_it_is_made() -> None:
+    """Else it would be known only when something has to be undone, and then nothing would be."""
+
+    @effect(KEYED, name="take")
+    def take(attempt: Attempt, n: int) -> int:
+        return n
+
+    with pytest.raises(UsageError, match=r"the compensation of 'take' is called as \(attempt, receipt\).*'n'"):
+
+        @take.compensate
+        def _(attempt: Attempt, receipt: int, n: int) -> None: ...
+
+    with pytest.raises(UsageError, match="called as"):
+
+        @take.compensate
+        def _(attempt: Attempt) -> None: ...
+
+    @take.compensate
+    def _(attempt: Attempt, receipt: int, note: str = "undone") -> None: ...
+
+
+def test_an_async_compensation_runs_in_a_def_workflow_too(db: Path) -> None:
+    @effect(KEYED, name="take")
+    def take(attempt: Attempt, n: int) -> int:
+        return n
+
+    @take.compensate
+    async def _(attempt: Attempt, receipt: int) -> None:
+        await asyncio.sleep(0)
+        LOG.append(f"undo {receipt}")
+
+    @workflow(compensate=True)
+    def trip() -> None:
+        take(1)
+        held = take.outcome(2)
+        assert isinstance(held, Confirmed)
+        surefoot.compensate(held)
+        take(3)
+        raise ValueError("no seats")
+
+    with Surefoot(db) as sf:
+        with pytest.raises(ValueError, match="no seats"):
+            sf.run(trip, id="r")
+        assert {e.status for e in sf.store.find_effects() if e.name == "take"} == {Status.COMPENSATED}
+    assert LOG == ["undo 2", "undo 3", "undo 1"]
+
+
 def test_what_cannot_be_undone_says_so(db: Path) -> None:
     @effect(KEYED, identity="x:{n}", name="final")
     def final(attempt: Attempt, n: int) -> int:

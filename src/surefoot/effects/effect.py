@@ -145,7 +145,15 @@ class Effect(Named, Generic[P, R]):
                 "asks for nothing any more; make it an effect that the workflow calls, after surefoot.approve"
             )
         target = contract or (SameTransaction(self.contract, self.connect) if self.connect else self.contract)
-        self._undo = Effect(function, target, name=f"compensate:{self.name}", **options)
+        undo = Effect(function, target, name=f"compensate:{self.name}", **options)
+        try:
+            undo.arguments.bind((None,), {})
+        except TypeError as error:
+            raise UsageError(
+                f"the compensation of {self.name!r} is called as (attempt, receipt), and with nothing else ({error}); "
+                "put what it needs into the effect's receipt"
+            ) from None
+        self._undo = undo
         return self._undo
 
     @functools.cached_property
@@ -296,8 +304,9 @@ class Effect(Named, Generic[P, R]):
         bound = self.arguments.bind((confirmed.receipt,), {})
         identity = f"compensate:{confirmed.effect}"
         use = use_of(self, branch, self.arguments.encode(bound), identity, None, compensates=confirmed.effect)
-        if self.is_async:
+        if self.is_async and (session.asynchronous or not session.state.run_id):
             return self._undo_async(session, use)
+        # also one that is async def, of an effect in a def workflow: nobody there would await it
         session.enter(branch, self.name)
         try:
             record, settled = session.drive(perform.perform(session.state, use))
