@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import surefoot
-from surefoot import RunCancelled, Surefoot, effect, keyed, step, workflow
+from surefoot import RunCancelled, RunEnded, Surefoot, UsageError, effect, keyed, step, workflow
 from surefoot.core.commands import Commit
 from surefoot.core.effect import OPEN
 from surefoot.core.run import RunStatus
@@ -94,6 +94,29 @@ def test_a_queued_run_that_nobody_has_ends_at_once_and_never_runs(family: ForkSe
         worker = family.start("work", *files, 0.5)
         assert ended(worker) == 0
         assert not Path(files[1]).exists()
+
+
+def test_to_undo_what_has_ended_without_is_refused_and_again_what_was_undone_is_not(
+    family: ForkServer, files: tuple[str, str]
+) -> None:
+    worker = family.start("work", *files, 60.0)
+    assert worker.read(20.0, until="works")
+    with Surefoot(files[0]) as sf:
+        from tests.fleet import family as code
+
+        for run in ("kept", "undone"):
+            sf.start(code.slow, run, id=run, queue="default")
+            until(lambda run=run: status(sf, run) is RunStatus.WAITING)
+            sf.cancel(run, compensate=run == "undone")
+            until(lambda run=run: status(sf, run) is RunStatus.CANCELLED)
+            sf.cancel(run)
+        with pytest.raises(RunEnded, match="run 'kept' was cancelled; its effects are not undone any more"):
+            sf.cancel("kept", compensate=True)
+        assert sf.cancel("undone", compensate=True).status is RunStatus.CANCELLED
+        for wrong in (sf.cancel, sf.get):
+            with pytest.raises(UsageError, match="run id must be a string, found int"):
+                wrong(7)  # type: ignore[operator]
+    worker.kill()
 
 
 def test_a_family_in_a_fleet_is_cancelled_with_its_head(family: ForkServer, files: tuple[str, str]) -> None:

@@ -12,7 +12,7 @@ import typer
 
 import surefoot
 
-from ..core.errors import SurefootError
+from ..core.errors import RunEnded, SurefootError
 from ..core.ids import check_id
 from ..core.run import FINAL, RunStatus
 from . import approvals, draw, proxy, receivers, schedules, signal
@@ -193,7 +193,10 @@ def cancel(
     check_id(reason, "--reason")
     with Desk(order.db) as desk:
         check_id(run, "RUN")
-        desk.sf.cancel(run, reason=reason, compensate=compensate)
+        try:
+            desk.sf.cancel(run, reason=reason, compensate=compensate)
+        except RunEnded as error:
+            raise Failed(Exit.ILLEGAL, str(error)) from None
         after, _, _ = desk.read_run(run)
         if after.status in FINAL and after.status is not RunStatus.CANCELLED:
             raise Failed(Exit.ILLEGAL, f"run {run!r} had ended already ({after.status}); nothing was cancelled")

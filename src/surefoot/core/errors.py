@@ -190,10 +190,11 @@ def ended(status: str) -> str:
 
 
 class RunEnded(UsageError):
-    """The run has ended, so that it reads no message any more; nothing was kept."""
+    """The run has ended, so that it reads no message any more, and undoes nothing; nothing was kept."""
 
-    def __init__(self, run_id: str, status: str, what: str) -> None:
-        super().__init__(f"run {run_id!r} {ended(status)}; it reads no message any more, and {what} was not kept")
+    def __init__(self, run_id: str, status: str, what: str, so: str = "") -> None:
+        so = so or f"it reads no message any more, and {what} was not kept"
+        super().__init__(f"run {run_id!r} {ended(status)}; {so}")
         self.run_id, self.status, self.what = run_id, status, what
 
 

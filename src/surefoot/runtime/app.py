@@ -383,7 +383,7 @@ class Surefoot:
     def get(self, id: str) -> RunView:
         """The run as it stands; RunNotFound if there is none."""
         self.check_open()
-        run = self.store.find_run(id)
+        run = self.store.find_run(check_id(id, "run id"))
         if run is None:
             raise RunNotFound(id)
         return self._view(run)
@@ -402,16 +402,21 @@ class Surefoot:
         """Ask a run to stop. When this returns, no new intent will be made; what was sent is settled, not dropped.
 
         Its unfinished children are cancelled with it. With `compensate=True` it undoes its confirmed effects, last
-        first, before it ends. A run that nobody works on ends now; one that has something to settle or to undo does
-        so when a worker takes it, or the next time that it is run.
+        first, before it ends; RunEnded if it has ended without. A run that nobody works on ends now; one that has
+        something to settle or to undo does so when a worker takes it, or the next time that it is run.
         """
         self.check_open()
+        check_id(id, "run id")
         self.engine.join()
         stamp, vantage = next(self.engine.stamps), self.engine.look(0)
         write = CancelRun(run_id=id, vantage=vantage, reason=reason, undo=compensate, stamp=stamp)
         answer = self.engine.committer.commit(write)
         if answer.verdict is Verdict.MISSING or answer.run is None:
             raise RunNotFound(id)
+        if answer.verdict is Verdict.ENDED and compensate and not answer.run.undo:
+            raise RunEnded(
+                id, str(answer.run.status), "", "its effects are not undone any more, only those of a live run"
+            )
         self._runner.end_cancelled(id, reason)
         self.engine.on_change()
         return self.get(id)
