@@ -168,7 +168,7 @@ def test_cancel_of_what_has_ended_or_never_was_is_refused(db: str, cli: Command)
         sf.run(agents.review, "acme", "body", id="done")
     ran = cli("cancel", "done", "--json")
     assert ran.code == 6 and "had ended already (succeeded)" in ran.error
-    ran = cli("cancel", "done", "--compensate")
+    ran = cli("cancel", "done", "--compensate", "--json")
     assert ran.code == 6 and "run 'done' has succeeded; its effects are not undone any more" in ran.error
     ran = cli("cancel", "nobody", "--json")
     assert ran.code == 4 and "no run 'nobody'" in ran.error
