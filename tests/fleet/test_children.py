@@ -196,6 +196,22 @@ def test_a_child_whose_code_is_not_here_leaves_its_parent_waiting_with_the_reaso
         assert sf.get("p").status is RunStatus.WAITING
 
 
+def test_a_child_that_was_interrupted_here_is_told_by_the_name_of_what_it_raised() -> None:
+    @workflow(name="child")
+    def child() -> int:
+        raise KeyboardInterrupt
+
+    @workflow
+    def parent() -> int:
+        return surefoot.call(child)
+
+    with (
+        Surefoot("memory:") as sf,
+        pytest.raises(surefoot.RunWaiting, match=r"'p/child' stands still: it raised KeyboardInterrupt"),
+    ):
+        sf.run(parent, id="p")
+
+
 # --- nothing is missed --------------------------------------------------------------------------------------------
 
 

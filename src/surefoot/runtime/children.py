@@ -16,7 +16,7 @@ from msgspec.structs import force_setattr, replace
 from ..core import child as core
 from ..core.commands import Commit, ask
 from ..core.digest import digest
-from ..core.errors import RunCancelled, RunWaiting, StoreError, Suspend, UsageError
+from ..core.errors import RunCancelled, RunWaiting, StoreError, SurefootError, Suspend, UsageError
 from ..core.failures import rebuild_failure
 from ..core.flows import Begun, check, preview_of, spill
 from ..core.ids import check_id
@@ -232,7 +232,7 @@ def _look(session: Session, branch: Branch, child: Child[Any]) -> Callable[[], R
             stopped = session.engine.tend(child.id, again=not tended)
             tended = True
             if stopped is not None:
-                raise session.stop(Suspend(f"its child {child.id!r} stands still: {stopped}"), branch)
+                raise session.stop(Suspend(f"its child {child.id!r} stands still: {_why(stopped)}"), branch)
         return None
 
     return look
@@ -269,6 +269,10 @@ def _value(workflow: Workflow[..., Any], child: str, recorded: bytes) -> Any:
 # --- in the foreground ------------------------------------------------------------------------------------------------
 
 
+def _why(stopped: BaseException) -> str:
+    return str(stopped) if isinstance(stopped, SurefootError) else f"it raised {type(stopped).__name__}: {stopped}"
+
+
 class ChildRuns:
     """Runs the children of runs that no worker started, each on a thread of its own."""
 
@@ -296,7 +300,8 @@ class ChildRuns:
         """Raises RunWaiting if a child that this run waits for stands still here."""
         for wait in run.waits:
             if wait.kind == "child" and wait.name in self.stopped:
-                raise RunWaiting(run.id, f"its child {wait.name!r} stands still: {self.stopped[wait.name]}")
+                why = _why(self.stopped[wait.name])
+                raise RunWaiting(run.id, f"its child {wait.name!r} stands still: {why}")
 
     def _run(self, run_id: str) -> None:
         stopped: BaseException | None = None
