@@ -220,9 +220,9 @@ def test_a_store_that_fails_is_said_so(sf: Surefoot, clock: Bystander, monkeypat
 def test_what_a_link_is_made_of_is_checked(sf: Surefoot, clock: Bystander) -> None:
     def wrong(url: str) -> None:
         (view,) = sf.approvals()
-        for base in ("ops.example", "ftp://x", "https://x/?a=b", "https://x/#a"):
+        for base in ("ops.example", "ftp://x", "https://x/?a=b", "https://x/#a", None):
             with pytest.raises(UsageError, match="base_url"):
-                sf.approval_link(view.id, base, SECRET)
+                sf.approval_link(view.id, base, SECRET)  # type: ignore[arg-type]
         with pytest.raises(UsageError, match="16 at least"):
             sf.approval_link(view.id, BASE, "short")
         with pytest.raises(UsageError, match="more than 0 to 100 years"):
@@ -232,6 +232,9 @@ def test_what_a_link_is_made_of_is_checked(sf: Surefoot, clock: Bystander) -> No
     assert visited(sf, clock, wrong) == 10
     with pytest.raises(UsageError, match="16 at least"):
         approval_app(sf, "")
+    for no_secret in (None, 32, bytearray(32)):
+        with pytest.raises(UsageError, match="must be str or bytes, found"):
+            approval_app(sf, no_secret)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import binascii
 import hashlib
 import hmac
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -45,7 +45,13 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_secret(secret: str | bytes) -> bytes:
     """The secret as bytes; UsageError for one that could be guessed."""
-    content = secret.encode() if isinstance(secret, str) else bytes(secret)
+    given = cast("object", secret)
+    if not isinstance(given, str | bytes):  # bytes(32) would be 32 zeros, which everybody can guess
+        raise UsageError(
+            f"the secret of approval links must be str or bytes, found {type(given).__name__}; an environment variable "
+            "that is not set reads as None"
+        )
+    content = given.encode() if isinstance(given, str) else given
     if len(content) < SECRET_BYTES_MIN:
         raise UsageError(
             f"the secret of approval links has {len(content)} bytes, {SECRET_BYTES_MIN} at least; make one with "
@@ -65,7 +71,8 @@ def make_link(
 ) -> str:
     """See `Surefoot.approval_link`."""
     key = check_secret(secret)
-    if not base_url.startswith(("https://", "http://")) or "?" in base_url or "#" in base_url:
+    is_base = isinstance(cast("object", base_url), str) and base_url.startswith(("https://", "http://"))
+    if not is_base or "?" in base_url or "#" in base_url:
         raise UsageError(
             f"base_url is where the approval page is served, such as https://ops.example/approvals; found {base_url!r}"
         )
