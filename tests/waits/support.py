@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,6 +42,17 @@ def read_messages(sf: Surefoot, run_id: str) -> list[Any]:
     numbers = [h.number for h in heard if h.number]
     assert len(numbers) == len(set(numbers)), f"a message was read twice: {numbers}"
     return [msgspec.json.decode(h.value) for h in heard if h.number]
+
+
+@contextmanager
+def closed_after(sf: Surefoot, seconds: float = GIVE_UP_SECONDS) -> Iterator[None]:
+    """A run that would wait for ever ends with an error, so that a broken test fails and does not hang."""
+    timer = threading.Timer(seconds, sf.close)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from surefoot.core.errors import Diverged, RunEnded, RunNotFound
 from surefoot.core.run import RunStatus
 from surefoot.runtime.session import Session
 from tests.runtime.support import restart
-from tests.waits.support import read_messages, until, waits, worker
+from tests.waits.support import GIVE_UP_SECONDS, closed_after, read_messages, until, waits, worker
 
 
 @workflow
@@ -329,7 +329,7 @@ def test_a_renamed_wait_diverges_instead_of_waiting_for_ever(db: str) -> None:
         sf.signal("r", "go", 1)
         until(lambda: (run := waits(sf, "r")) and run.waits[0].name == "end")
     restart()
-    with Surefoot(db) as sf:
+    with Surefoot(db) as sf, closed_after(sf):
         with pytest.raises(Diverged, match="a message would be waited for while recorded entries"):
             sf.run(define("went"), id="r")
         assert sf.get("r").status == "diverged"
@@ -370,7 +370,7 @@ async def test_first_of_several_waits_reads_one_message_and_leaves_the_others(db
         sf.start(flow, 4, id="r", queue="default")
         for name, value in (("c", 3), ("b", 2), ("a", 1), ("a", 4)):
             sf.signal("r", name, value)
-        assert await sf.run(flow, 4, id="r") == [[0, 1], [0, 4], [1, 2], [2, 3]]
+        assert await asyncio.wait_for(sf.run(flow, 4, id="r"), GIVE_UP_SECONDS) == [[0, 1], [0, 4], [1, 2], [2, 3]]
         assert sorted(read_messages(sf, "r")) == [1, 2, 3, 4]
 
 
@@ -396,7 +396,7 @@ async def test_a_wait_that_had_read_before_a_crash_wins_over_one_whose_message_c
     abandon(sf)
     async with Surefoot(db) as sf:
         sf.signal("r", "a", 1)
-        assert await sf.run(flow, id="r") == [[1, 2], 1]
+        assert await asyncio.wait_for(sf.run(flow, id="r"), GIVE_UP_SECONDS) == [[1, 2], 1]
 
 
 async def test_a_loser_of_first_has_read_nothing_after_a_replay(db: str) -> None:
@@ -415,3 +415,18 @@ async def test_a_loser_of_first_has_read_nothing_after_a_replay(db: str) -> None
         sf.signal("r", "end", 2)
         assert await handle == [0, 1, 2]
         assert sf.store.find_run("r").status is RunStatus.SUCCEEDED  # type: ignore[union-attr]
+
+
+async def test_who_came_first_stays_so_although_another_would_be_first_on_replay(db: str) -> None:
+    """The sleep won; on replay a message lies there that the other wait, which stands before it, would read at once."""
+
+    @workflow
+    async def flow() -> Any:
+        index, _ = await surefoot.first(surefoot.wait_for("go"), surefoot.sleep(0.01))
+        return [index, await surefoot.wait_for("go")]
+
+    async with Surefoot(db) as sf, sf.worker():
+        handle = sf.start(flow, id="r", queue="default")
+        await asyncio.to_thread(until, lambda: (run := waits(sf, "r")) and not run.wake_at and run)
+        sf.signal("r", "go", 1)
+        assert await asyncio.wait_for(handle, GIVE_UP_SECONDS) == [1, 1]

@@ -11,8 +11,9 @@ import pytest
 
 import surefoot
 from surefoot import RunCancelled, Surefoot, UsageError, step, workflow
-from surefoot.core.run import RunStatus
-from surefoot.core.writes import CLOCK_ID
+from surefoot.core.lease import Owner
+from surefoot.core.run import RunDo, RunStatus
+from surefoot.core.writes import CLOCK_ID, ClaimRun, EndRun, KeepClock
 from surefoot.runtime import waiting
 from surefoot.runtime.lease_clock import LeaseClock, TellsTime
 from surefoot.stores.memory import MemoryStore
@@ -21,7 +22,7 @@ from surefoot.testing.clock import FakeClock
 from surefoot.testing.crash import abandon
 from tests.runtime.support import Crash
 from tests.runtime.test_lease_clock import Shared
-from tests.waits.support import until, waits, worker
+from tests.waits.support import GIVE_UP_SECONDS, until, waits, worker
 
 HOUR = 3600.0
 
@@ -83,6 +84,50 @@ def test_a_process_that_starts_after_the_step_waits_no_longer_and_no_shorter(pla
     with Surefoot(place, clock=clock) as sf:
         assert sf.run(sleeper, 600.0, id="r") == "awake"
     assert clock.lease_now() - before == pytest.approx(600)
+
+
+@pytest.mark.parametrize("what", ["sleep until", "wait within"])
+def test_what_ends_a_wait_is_fixed_when_it_begins_and_no_crash_begins_it_anew(place: Any, what: str) -> None:
+    """Code that asks a clock, as it should not, gets another answer in each life; the first one counts."""
+    clock = FakeClock()
+
+    @workflow
+    def flow() -> str:
+        if what == "sleep until":
+            surefoot.sleep_until(datetime.fromtimestamp(clock.now() + 600, UTC))
+            return "awake"
+        try:
+            return surefoot.wait_for("go", within=600)
+        except TimeoutError:
+            return "late"
+
+    dead = Surefoot(place, clock=clock)
+    before = clock.lease_now()
+
+    def die() -> None:
+        raise Crash
+
+    clock.at(400, die)
+    with pytest.raises(Crash):
+        dead.run(flow, id="r")
+    abandon(dead)
+    with Surefoot(place, clock=clock) as sf:
+        assert sf.run(flow, id="r") in ("awake", "late")
+    assert 600 - 1e-3 <= clock.lease_now() - before <= 601
+
+
+def test_of_two_processes_that_tie_the_clock_at_once_the_first_counts(place: Any) -> None:
+    """Both have found nothing; both write: from then on they tell one time."""
+    with Surefoot(place) as sf:
+
+        def tie(boot: str, started_at: float) -> float:
+            owner = Owner(id=CLOCK_ID, pid=0, host="", boot=boot, started_at=started_at, lease_until=0.0)
+            sf.store.transact([KeepClock(owner=owner, stamp=next(sf.engine.stamps))])
+            kept = sf.store.read_owner(CLOCK_ID)
+            assert kept is not None
+            return kept.started_at
+
+        assert [tie("a boot", 100.0), tie("a boot", 200.0), tie("the next", 300.0)] == [100.0, 100.0, 300.0]
 
 
 def test_all_processes_of_one_boot_tell_one_time_and_the_next_boot_begins_anew(
@@ -243,7 +288,7 @@ async def test_a_timeout_is_not_begun_anew_by_a_crash(db: str) -> None:
         await dead.run(flow, id="r")
     abandon(dead)
     async with Surefoot(db, clock=clock) as sf:
-        assert await sf.run(flow, id="r") == "late"
+        assert await asyncio.wait_for(sf.run(flow, id="r"), GIVE_UP_SECONDS) == "late"
     assert 600 <= clock.lease_now() - before <= 601
 
 
@@ -313,3 +358,23 @@ async def test_a_run_that_sleeps_where_it_is_learns_soon_that_it_was_cancelled(d
         assert clock.lease_now() - before <= 100 + 2 * waiting.LOOK_SECONDS
         run = sf.store.find_run("r")
         assert run is not None and run.status is RunStatus.CANCELLED
+
+
+def test_a_run_that_sleeps_where_it_is_learns_soon_that_it_was_taken_over(db: str) -> None:
+    """Its process stood still past its lease; another took the run, and ended it: the sleeper does not sleep on."""
+    clock = FakeClock()
+
+    def take_and_end() -> None:
+        clock.advance(100.0)
+        claim = ClaimRun(run_id="r", vantage=other.engine.look(0), why="", stamp=next(other.engine.stamps))
+        (answer,) = other.store.transact([claim])
+        assert answer.run is not None and answer.run.fence == 2, answer
+        stamp = next(other.engine.stamps)
+        end = EndRun(run_id="r", fence=2, do=RunDo.SUCCEED, at=1.0, result=b'"by another"', stamp=stamp)
+        other.store.transact([end])
+
+    with Surefoot(db, clock=clock, lease=5.0) as sf, Surefoot(db, clock=clock) as other:
+        before = clock.lease_now()
+        clock.at(100, take_and_end)
+        assert sf.run(sleeper, HOUR, id="r") == "by another"
+        assert clock.lease_now() - before <= 200 + 2 * waiting.LOOK_SECONDS
