@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -229,6 +230,52 @@ def test_what_a_killed_step_had_spent_stays_spent(tmp_path: Path) -> None:
         assert last.said("exceeded") == "tokens 40"
 
 
+def test_wall_time_goes_on_counting_over_a_restart() -> None:
+    clock, lives = FakeClock(), list[int]()
+
+    @workflow
+    def work() -> None:
+        lives.append(1)
+        think(1)
+        clock.sleep(40)
+        if len(lives) == 1:
+            raise Crash
+        act("never")
+
+    with Surefoot("memory:", clock=clock) as sf:
+        with pytest.raises(Crash):
+            sf.run(work, id="r", budget=Budget(wall=60))
+        with pytest.raises(BudgetExceeded, match="wall time"):
+            sf.run(work, id="r")
+        assert SENT == ["think"]
+
+
+def test_what_may_have_happened_is_found_out_although_the_budget_is_spent() -> None:
+    """The process died after the request left: the repeat under the same key begins nothing new."""
+    clock = FakeClock()
+
+    @effect(keyed(window=86400))
+    def dear(attempt: Any) -> str:
+        SENT.append(attempt.key)
+        if len(SENT) == 1:
+            raise Crash
+        return "done"
+
+    @workflow
+    def work() -> None:
+        dear()
+        act("never")
+
+    with Surefoot("memory:", clock=clock) as sf:
+        with pytest.raises(Crash):
+            sf.run(work, id="r", budget=Budget(wall=60))
+        clock.sleep(100)
+        with pytest.raises(BudgetExceeded):
+            sf.run(work, id="r")
+        assert len(SENT) == 2 and len(set(SENT)) == 1
+        assert [e.status for e in sf.store.find_effects()] == [Status.CONFIRMED]
+
+
 # --- how it stops -------------------------------------------------------------------------------------------------
 
 
@@ -308,8 +355,9 @@ def test_children_stop_with_a_parent_that_passes_its_budget(tmp_path: Path) -> N
     with Surefoot(tmp_path / "a.db") as sf:
         with pytest.raises(BudgetExceeded):
             sf.run(work, id="r", budget=Budget(tokens=50))
-        while not sf.get("c").finished:
-            pass
+        give_up = time.monotonic() + 20
+        while not sf.get("c").finished and time.monotonic() < give_up:
+            time.sleep(0.005)
         assert sf.get("c").status is RunStatus.CANCELLED
 
 

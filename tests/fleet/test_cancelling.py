@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import time
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from surefoot import RunCancelled, RunEnded, Surefoot, UsageError, effect, keyed
 from surefoot.core.commands import Commit
 from surefoot.core.effect import OPEN
 from surefoot.core.run import RunStatus
+from surefoot.core.writes import CancelRun
+from surefoot.runtime.session import Session
 from surefoot.testing.crash import SimulatedCrash, abandon, crash_at
 from surefoot.testing.forkserver import Child, ForkServer
 from surefoot.testing.ledger import performed, read_ledger
@@ -276,3 +279,125 @@ def test_children_are_asked_to_stop_before_their_parent_ends() -> None:
         with pytest.raises(RunCancelled):
             handle.result(20)
         until(lambda: all(status(sf, name) is RunStatus.CANCELLED for name in ("p", "c", "g")))
+
+
+def test_a_live_run_that_is_cancelled_without_more_undoes_nothing() -> None:
+    with Surefoot("memory:") as sf:
+        with pytest.raises(RunCancelled):
+            sf.run(acting(lambda: sf.cancel("r")), id="r")
+        assert DONE == ["one", "two"]
+
+
+async def test_an_effect_that_a_live_run_left_open_is_settled_before_its_cancellation_ends_it() -> None:
+    """It lost a race in the middle of being sent: it is in doubt, and nobody would look at it any more."""
+
+    sent = asyncio.Event()
+
+    @effect(keyed(window=86400))
+    async def slow(attempt: Any) -> None:
+        DONE.append("slow")
+        sent.set()
+        if len(DONE) == 1:
+            await asyncio.Event().wait()
+
+    @step
+    async def until_it_is_sent() -> None:
+        await sent.wait()
+
+    @step
+    async def asked() -> None:
+        sf.cancel("r")
+
+    @workflow
+    async def work() -> None:
+        await surefoot.first(slow(), until_it_is_sent())
+        await asked()
+
+    async with Surefoot("memory:") as sf:
+        with pytest.raises(RunCancelled):
+            await sf.run(work, id="r")
+        assert DONE == ["slow", "slow"] and not sf.store.find_effects(list(OPEN))
+
+
+# --- between two writes -------------------------------------------------------------------------------------------
+
+
+def cancellation(sf: Surefoot, run_id: str, *, undo: bool = False) -> CancelRun:
+    """What `sf.cancel` writes first; whoever asked may die right after it."""
+    stamp = next(sf.engine.stamps)
+    return CancelRun(run_id=run_id, vantage=sf.engine.look(0), reason="no longer wanted", undo=undo, stamp=stamp)
+
+
+def listening() -> Any:
+    @workflow(name="listening")
+    def run() -> None:
+        act("one")
+        surefoot.wait_for("never")
+
+    return run
+
+
+def test_a_waiting_run_whose_canceller_died_right_after_asking_is_ended_by_a_worker(tmp_path: Path) -> None:
+    code = listening()
+    with Surefoot(tmp_path / "a.db") as sf, sf.worker([code]):
+        sf.start(code, id="r", queue="default")
+        until(lambda: status(sf, "r") is RunStatus.WAITING)
+        sf.store.transact([cancellation(sf, "r", undo=True)])
+        until(lambda: status(sf, "r") is RunStatus.CANCELLED)
+        assert DONE == ["one", "undo one"]
+
+
+def test_a_run_that_is_cancelled_while_it_is_given_back_does_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has looked, and found that nobody cancelled it; somebody does before it is given back."""
+    code = listening()
+    with Surefoot(tmp_path / "a.db") as other, Surefoot(tmp_path / "a.db") as sf:
+        stop = Session.stop
+
+        def late(session: Session, error: BaseException, branch: Any) -> BaseException:
+            if type(error).__name__ == "Suspend":
+                other.store.transact([cancellation(other, "r")])
+            return stop(session, error, branch)
+
+        monkeypatch.setattr(Session, "stop", late)
+        with sf.worker([code]), pytest.raises(RunCancelled):
+            sf.start(code, id="r", queue="default").result(20)
+
+
+def test_a_second_cancellation_does_not_forget_that_the_first_asked_to_undo() -> None:
+    with Surefoot("memory:") as sf:
+        code = listening()
+        sf.start(code, id="r", queue="default")
+        sf.store.transact([cancellation(sf, "r", undo=True), cancellation(sf, "r")])
+        run = sf.store.find_run("r")
+        assert run is not None and run.undo
+
+
+def test_children_that_the_code_no_longer_reaches_are_cancelled_with_their_parent() -> None:
+    """The parent was cancelled while nobody had it, and the code that ends it has no line that starts the child."""
+
+    @workflow(name="child")
+    def child() -> None:
+        surefoot.wait_for("never")
+
+    @workflow(name="parent")
+    def parent() -> None:
+        surefoot.start_child(child, id="c")
+        surefoot.wait_for("never")
+
+    with Surefoot("memory:") as sf:
+        sf.start(parent, id="p")
+        until(lambda: all(status(sf, name) is RunStatus.WAITING for name in ("p", "c")))
+        sf.store.transact([cancellation(sf, "p")])
+    restart()
+
+    @workflow(name="parent")
+    def changed() -> None:
+        return None
+
+    with Surefoot(sf.store) as sf:
+        with pytest.raises(RunCancelled):
+            sf.run(changed, id="p")
+        run = sf.store.find_run("c")
+        assert run is not None and run.cancel_at

@@ -121,6 +121,47 @@ def test_results_and_exceptions_come_back_typed_and_alike_live_and_on_replay() -
         assert seen == [((4, 4), ("no",))] * 2
 
 
+def test_a_child_that_is_started_twice_under_one_id_runs_once() -> None:
+    ran: list[int] = []
+
+    @workflow(name="child")
+    def child() -> int:
+        ran.append(1)
+        return len(ran)
+
+    @workflow
+    def parent() -> list[int]:
+        first = surefoot.call(child, id="c")
+        return [first, surefoot.call(child, id="c")]
+
+    with Surefoot("memory:") as sf:
+        assert sf.run(parent, id="p") == [1, 1]
+        assert ran == [1]
+
+
+def test_a_childs_end_is_kept_by_its_parent_whatever_becomes_of_the_child() -> None:
+    lives: list[int] = []
+
+    @workflow(name="child")
+    def child() -> int:
+        return 7
+
+    @workflow
+    def parent() -> int:
+        found = surefoot.call(child, id="c")
+        lives.append(1)
+        if len(lives) == 1:
+            raise KeyboardInterrupt
+        return found
+
+    store = MemoryStore()
+    with Surefoot(store) as sf:
+        with pytest.raises(KeyboardInterrupt):
+            sf.run(parent, id="p")
+        del store._runs["c"]
+        assert sf.run(parent, id="p") == 7
+
+
 def test_children_in_branches_join_in_any_order(tmp_path: Path) -> None:
     @workflow(name="child")
     async def child(number: int) -> int:

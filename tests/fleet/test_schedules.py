@@ -271,6 +271,7 @@ def test_a_store_clock_that_goes_back_starts_nothing_twice() -> None:
         sf.schedule("s", report, "a", every=60, catch_up="all")
         assert fire_due(sf.engine, START + 600) == 10
         assert fire_due(sf.engine, START + 300) == 0
+        assert [s.fired_until for s in sf.store.board.find_schedules()] == [START + 600]
         assert fire_due(sf.engine, START + 660) == 1
 
 
