@@ -105,6 +105,18 @@ def test_a_deliverer_killed_at_any_boundary_loses_nothing_and_repeats_nothing(
         assert len(receiver.lines(name)) == 1, f"killed {point}: it was only to be marked"
 
 
+def test_what_a_dead_deliverer_had_claimed_is_taken_over_at_once(
+    server: ForkServer, receiver: Post, quick_path: Path
+) -> None:
+    shop, store = str(quick_path / "shop.db"), str(quick_path / "agents.db")
+    connect = make_shop(shop)
+    put_all(shop, [("dead-claimed", keyed_mail), ("dead-behind", keyed_mail)])
+    assert ended(server.start("deliver_and_die", store, shop, receiver.port, "after the claim")) == -9
+    with Surefoot(store) as sf:
+        assert outbox.deliver(sf, connect) == outbox.Delivered(delivered=2), "a claim waited for its time"
+    assert receiver.performed("dead-claimed") == receiver.performed("dead-behind") == 1
+
+
 @pytest.mark.parametrize("count", [2, 4])
 def test_several_deliverers_at_once_send_each_row_once(
     where: str, count: int, server: ForkServer, receiver: Post, quick_path: Path

@@ -428,6 +428,7 @@ def test_the_loop_waits_out_a_database_that_is_away(
     put(connect, keyed_mail, "after-outage", id="r")
     away[0] = False
     while states(connect)["r"] != "delivered":
+        assert thread.is_alive(), "the outage ended it"
         time.sleep(0.02)
     stop.set()
     thread.join(30)

@@ -169,8 +169,8 @@ STORE_POINTS = {
     "after it is confirmed": (2, "after", Commit),
 }
 TABLE_POINTS = {
-    "before the claim": ("SET claimed_by", "before"),
-    "after the claim": ("SET claimed_by", "after"),
+    "before the claim": ("claims BETWEEN 0 AND 0", "before"),
+    "after the claim": ("claims BETWEEN 0 AND 0", "after"),
     "before the mark": ("ended_at = 1", "before"),
     "after the mark": ("ended_at = 1", "after"),
 }
