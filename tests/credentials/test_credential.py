@@ -40,6 +40,21 @@ def test_a_token_is_kept_until_it_would_die_too_soon(worlds: Callable[..., World
     assert world.credential.headers() == {"Authorization": f"Bearer {second}"}
 
 
+def test_a_life_counts_from_the_request_however_late_the_answer_comes(worlds: Callable[..., World]) -> None:
+    world = worlds(first=None)
+
+    def refresh(attempt: Attempt, refresh_token: str) -> Any:
+        answer = world.exchange(attempt, refresh_token)
+        world.clock.advance(20)
+        return answer
+
+    held = world.another(refresh)
+    world.clock.advance(3600)
+    asked_at = world.clock.now()
+    held.access_token()
+    assert held.view().expires_at == asked_at + 3600
+
+
 def test_a_token_that_lives_shorter_than_asked_for_is_not_refreshed_each_time(worlds: Callable[..., World]) -> None:
     world = worlds()
     world.endpoint._told_seconds = 20.0

@@ -89,6 +89,18 @@ def test_only_half_of_the_grace_is_relied_on(worlds: Callable[..., World]) -> No
     assert began + 200 < last <= began + 300, "a use outside of half of the window"
 
 
+def test_one_call_waits_no_longer_than_its_budget_and_the_next_goes_on(worlds: Callable[..., World]) -> None:
+    world = worlds(Promise.GRACE, grace(600), budget=30)
+    world.clock.advance(3600)
+    world.endpoint.faults = [Fault.LOST] * 20
+    began = world.clock.lease_now()
+    with pytest.raises(NotRefreshed, match="for 30 s"):
+        world.credential.access_token()
+    assert world.clock.lease_now() - began < 60
+    world.endpoint.faults = []
+    assert world.endpoint.use(world.credential.access_token()) == 200
+
+
 def test_a_refused_token_needs_a_new_authorization_without_a_doubt(worlds: Callable[..., World]) -> None:
     world = worlds(Promise.REUSABLE, reusable())
     world.endpoint.revoke("one")
@@ -199,12 +211,13 @@ def test_a_credential_that_was_never_connected_says_so(worlds: Callable[..., Wor
 def test_the_first_token_in_the_code_counts_only_where_there_is_none(worlds: Callable[..., World]) -> None:
     world = worlds()
     world.clock.advance(3600)
-    world.credential.access_token()
+    token = world.credential.access_token()
     restarted = Credential(
         "gmail:acme", refresh=world.exchange, receiver=strict(), key=lambda: KEY, first=world.sign_in("two")
     )
     restarted.connect(world.sign_in("three"))
-    assert restarted.access_token() == world.credential.access_token() and world.whats() == ["exchanged"]
+    assert restarted.access_token() == world.credential.access_token() == token and world.whats() == ["exchanged"]
+    assert restarted.view().family == 1
 
 
 def test_a_new_authorization_is_used_by_everybody_at_once(worlds: Callable[..., World]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from surefoot import NotSent, Refused, UsageError, keyed, lookup, natural, opaque, receivers
@@ -179,6 +180,12 @@ def test_the_catalog_names_promises() -> None:
         made = token_contract(name)
         assert isinstance(made, TokenContract) and "invalid_grant" in made.dead_codes
         assert made.mode is not Mode.GRACE or made.grace_seconds > 0
+
+
+def test_a_grace_whose_length_nobody_has_told_is_none() -> None:
+    okta: Any = receivers.get("oauth.okta")
+    untold = msgspec.structs.replace(okta, token=msgspec.structs.replace(okta.token, grace_seconds=None))
+    assert token_contract(untold).mode is Mode.STRICT
 
 
 # --- keys ---------------------------------------------------------------------------------------------------------
