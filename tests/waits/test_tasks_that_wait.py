@@ -182,3 +182,37 @@ async def test_a_run_whose_timer_has_come_is_not_given_back_before_it_goes_on(db
 
 async def result_of(handle: Any) -> Any:
     return await handle
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "anyio", "recorded", "in a step"])
+async def test_a_bare_timer_around_a_wait_is_told_since_it_ends_with_the_process(
+    db: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The run is given back before such a timer fires, and it would begin anew at each replay, and so on for ever."""
+    import anyio
+
+    timer = {"asyncio": asyncio.timeout, "anyio": anyio.fail_after, "recorded": surefoot.timeout}.get(kind)
+
+    @step(name="timed")
+    async def timed() -> str:
+        async with asyncio.timeout(600):
+            return await slow.function(0)
+
+    @workflow
+    async def flow() -> str:
+        if timer is None:
+            return await timed() + await surefoot.wait_for("go")
+        scope = timer(600)
+        if kind == "anyio":
+            with scope:  # type: ignore[attr-defined]
+                return await surefoot.wait_for("go")
+        async with scope:  # type: ignore[attr-defined]
+            return await surefoot.wait_for("go")
+
+    with worker(db, flow) as sf:
+        handle = sf.start(flow, id="r", queue="default")
+        await asyncio.to_thread(until, lambda: waits(sf, "r"))
+        sf.signal("r", "go", "hello")
+        assert (await asyncio.to_thread(handle.result, 30)).endswith("hello")
+    told = [r.getMessage() for r in caplog.records if "is given back inside" in r.getMessage()]
+    assert told == [] if kind in ("recorded", "in a step") else "use surefoot.timeout(...) or within=" in told[0]

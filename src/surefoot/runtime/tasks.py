@@ -214,8 +214,30 @@ def _suspend_if_quiet(session: Session, loop: asyncio.AbstractEventLoop, reason:
     if not quiet or not all(task.done() or stands_still(session, task) for task in session.tasks | session.loose):
         session.watch = loop.call_later(QUIET_SECONDS, _suspend_if_quiet, session, loop, reason, session.moves)
         return
+    for timer in _bare_timers(session, loop):
+        warn(
+            "run %r is given back inside %s, which begins anew whenever it is taken up, and so may never fire; use "
+            "surefoot.timeout(...) or within=, which are recorded",
+            session.state.run_id,
+            timer,
+        )
     session.stopped = session.stopped or Suspend(reason)
     session.root_task.cancel()
+
+
+def _bare_timers(session: Session, loop: asyncio.AbstractEventLoop) -> set[str]:
+    """The timers of the workflow's own code that are running, as far as the loop shows them (uvloop does not)."""
+    found: set[str] = set()
+    for handle in cast("list[Any]", getattr(loop, "_scheduled", ())):
+        owner = getattr(getattr(handle, "_callback", None), "__self__", None)
+        module = type(owner).__module__
+        task = getattr(owner, "_task" if module == "asyncio.timeouts" else "_host_task", None)
+        if handle.cancelled() or not isinstance(task, RunTask) or task not in session.tasks:
+            continue
+        scope = task.held.get(current) if task.held is not None else None
+        if (scope is None or not scope.loose) and module.startswith(("asyncio.timeouts", "anyio.")):
+            found.add("asyncio.timeout" if module == "asyncio.timeouts" else "an anyio cancel scope")
+    return found
 
 
 def stands_still(session: Session, task: asyncio.Task[Any]) -> bool:
