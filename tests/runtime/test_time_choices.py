@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 import surefoot
+
+# Loaded here: where tasks that nobody awaits are collected while pytest parses a module, Python 3.11 gives up parsing.
+import surefoot.effects.use
 from surefoot import Attempt, NotDeterministic, Surefoot, effect, keyed, step, workflow
 from tests.runtime.support import Crash, restart
 
