@@ -221,6 +221,46 @@ def test_a_plain_call_of_a_workflow_inside_another_names_the_way() -> None:
         sf.run(parent, id="p")
 
 
+def test_the_first_of_several_children_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
+    @workflow(name="child")
+    def child(seconds: float) -> float:
+        surefoot.sleep(seconds)
+        return seconds
+
+    @workflow
+    async def parent() -> list[Any]:
+        children = [surefoot.start_child(child, seconds) for seconds in (3600.0, 0.01)]
+        return [*await surefoot.first(*children), surefoot.now().isoformat(), await surefoot.sleep(0.01)]
+
+    with Surefoot(tmp_path / "agents.db") as sf, sf.worker([parent, child]):
+        assert sf.start(parent, id="p", queue="default").result(30)[:2] == [1, 0.01]
+        assert sf.get("p/child").status is RunStatus.WAITING
+
+
+@pytest.mark.parametrize("ends_first", [True, False])
+def test_a_run_that_waits_for_another_ones_child_is_told_since_nobody_would_wake_it(ends_first: bool) -> None:
+    kept: list[surefoot.Child[int]] = []
+
+    @workflow(name="child")
+    def child() -> int:
+        return 1 if ends_first else surefoot.wait_for("never", int)
+
+    @workflow
+    def parent() -> None:
+        kept.append(surefoot.start_child(child))
+        if ends_first:
+            kept[0].result()
+
+    @workflow
+    def other() -> int:
+        return kept[0].result()
+
+    with Surefoot("memory:") as sf, sf.worker([parent, child, other]):
+        sf.start(parent, id="p", queue="default").result(30)
+        with pytest.raises(UsageError, match=r"'p/child' is a child of run 'p', which alone can wait .* found run 'o'"):
+            sf.start(other, id="o", queue="default").result(30)
+
+
 def test_a_child_whose_code_is_not_here_leaves_its_parent_waiting_with_the_reason() -> None:
     @workflow(name="child")
     def child() -> int:

@@ -226,6 +226,11 @@ def _look(session: Session, branch: Branch, child: Child[Any]) -> Callable[[], R
         run = session.engine.store.find_run(child.id)
         if run is None:
             raise session.stop(StoreError(f"child {child.id!r} vanished from the store"), branch)
+        if run.parent != session.state.run_id:  # its end wakes its parent, and nobody else
+            raise UsageError(
+                f"run {child.id!r} is a child of run {run.parent!r}, which alone can wait for it; found run "
+                f"{session.state.run_id!r}. Start a child here, or hand its result over as a message or an argument"
+            )
         if run.status in FINAL:
             return run
         if not run.queue and not session.patient:

@@ -20,6 +20,7 @@ from ..core.errors import Suspend, UsageError
 from ..core.ids import branch_of
 from ..core.journal import Branch
 from ..core.run import Waits
+from .children import Child
 from .choices import is_bare_wait, mark
 from .scope import current
 from .session import Session
@@ -123,9 +124,12 @@ class Timeout:
 
 async def first_of(session: Session, branch: Branch, awaitables: Sequence[Awaitable[Any]]) -> tuple[int, Any]:
     """See `surefoot.first`."""
+    awaitables = [each._join() if isinstance(each, Child) else each for each in awaitables]  # pyright: ignore[reportPrivateUsage]
     for awaitable in awaitables:
         if not asyncio.iscoroutine(awaitable):
-            raise UsageError(f"surefoot.first() takes coroutines, such as calls of async steps; found {awaitable!r}")
+            raise UsageError(
+                f"surefoot.first() takes coroutines, such as calls of async steps, and children; found {awaitable!r}"
+            )
     name = f"first:{branch.next_slot('first')[1]}"
     winner: int | None = None
     if session.state.replay.is_recorded(branch, name):
