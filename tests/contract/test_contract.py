@@ -18,6 +18,7 @@ from surefoot.stores.sqlite.store import SqliteStore
 from surefoot.testing import contract
 from surefoot.testing.contract import CHECKS, Check
 from surefoot.testing.contract_desk import DESK_CHECKS
+from surefoot.testing.contract_fence import FENCE_CHECKS
 from surefoot.testing.place import Place
 from surefoot.testing.postgres import PrivatePostgres
 
@@ -85,17 +86,17 @@ def postgres_place(url: str) -> Place:
     return Place(lambda: PostgresStore(url, schema=schema), fresh=lambda: postgres_place(url), damage=damage)
 
 
-@pytest.mark.parametrize("check", CHECKS + DESK_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", CHECKS + DESK_CHECKS + FENCE_CHECKS, ids=lambda check: check.__name__)
 def test_the_memory_store_keeps_the_contract(check: Check) -> None:
     check(memory_place())
 
 
-@pytest.mark.parametrize("check", CHECKS + DESK_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", CHECKS + DESK_CHECKS + FENCE_CHECKS, ids=lambda check: check.__name__)
 def test_the_sqlite_store_keeps_the_contract(check: Check, tmp_path: Path) -> None:
     check(sqlite_place(tmp_path))
 
 
-@pytest.mark.parametrize("check", CHECKS + DESK_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", CHECKS + DESK_CHECKS + FENCE_CHECKS, ids=lambda check: check.__name__)
 def test_the_postgresql_store_keeps_the_contract(check: Check, postgres: PrivatePostgres) -> None:
     check(postgres_place(postgres.url))
 

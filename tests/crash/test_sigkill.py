@@ -184,7 +184,7 @@ def check_stores(campaign: Campaign, folder: Path) -> None:
         for run in store.find_runs(limit=100_000):
             assert run.status is RunStatus.SUCCEEDED, (run.id, run.status, run.reason)
             read = store.read_run(run.id)
-            assert read is not None and len(read[1]) == run.length == 12
+            assert read is not None and len(read[1]) == run.length == 12 + run.fences
             runs += 1
         store.close()
     assert runs == len(campaign.results)

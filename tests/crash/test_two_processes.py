@@ -144,11 +144,14 @@ def test_a_stale_owner_cannot_write_while_its_successor_works(server: ForkServer
     first.signal(signal.SIGCONT)
     first.read(0.5)
     run, entries, _ = stored(db, "one")
-    assert (run.status, run.fence, len(entries)) == (RunStatus.RUNNING, 2, 4), "a stale owner wrote into the journal"
+    assert (run.status, run.fence, len(entries) - run.fences) == (RunStatus.RUNNING, 2, 4), (
+        "a stale owner wrote into the journal"
+    )
     let_second.touch()
     assert first.join() == second.join() == 0
     assert first.said("result ") == second.said("result ") == "['a', 'b', 'c', 'd', 'held']"
-    assert len(stored(db, "one")[1]) == 5
+    run, entries, _ = stored(db, "one")
+    assert len(entries) - run.fences == 5
 
 
 class Standstill:

@@ -30,6 +30,7 @@ from surefoot.stores.postgres.store import PostgresStore
 from surefoot.testing import contract
 from surefoot.testing.contract import CHECKS, Check
 from surefoot.testing.contract_desk import DESK_CHECKS
+from surefoot.testing.contract_fence import FENCE_CHECKS
 from surefoot.testing.forkserver import ForkServer
 from surefoot.testing.ledger import read_ledger
 from surefoot.testing.place import Place, slots
@@ -40,7 +41,11 @@ from tests.postgres import test_kills as kills
 from tests.postgres.test_opening import twice
 
 # Presence is a hint that a pooler takes away: it says nothing there, so that leases decide alone.
-HELD = [check for check in CHECKS + DESK_CHECKS if check is not contract.a_process_is_present_until_it_is_gone]
+HELD = [
+    check
+    for check in CHECKS + DESK_CHECKS + FENCE_CHECKS
+    if check is not contract.a_process_is_present_until_it_is_gone
+]
 SESSIONS, AGENT_KILLS, POOLER_KILLS = 3, 100, 50
 START_SECONDS_MAX = 10.0
 

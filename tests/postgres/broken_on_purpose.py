@@ -9,13 +9,31 @@ from tests.breaking import Area, Change, main
 
 AREA = Area("src/surefoot", "")
 HERE = "stores/postgres/queries.sql"
+FENCE = "tests/contract/test_contract.py -k postgresql"
 CHANGES = [
     Change(
-        "an entry is appended to a run that is no longer what was seen",
-        HERE,
-        "WHERE r.num = %b::bigint AND r.digest = %b::bytea\n",
-        "WHERE r.num = %b::bigint AND length(%b::bytea) > 0\n",
-        "tests/postgres/test_remembered.py -k without_a_trace",
+        "whoever claims a run leaves its old owner the next place in its journal",
+        "core/writes.py",
+        "        if run.owner:\n            put_from_outside(view, run, taken,",
+        "        if False:\n            put_from_outside(view, run, taken,",
+        f"{FENCE} and learns_of_the_change",
+        rule="R7",
+    ),
+    Change(
+        "whoever frees a run does",
+        "core/dispatch_writes.py",
+        '        put_from_outside(view, run, freed, at, "free")\n',
+        "        view.put_run(freed)\n",
+        f"{FENCE} and learns_of_the_change",
+        rule="R7",
+    ),
+    Change(
+        "whoever cancels a run does",
+        "core/writes.py",
+        "        if run.owner:\n            put_from_outside(view, run, changed,",
+        "        if False:\n            put_from_outside(view, run, changed,",
+        f"{FENCE} and learns_of_the_change",
+        rule="R7",
     ),
     Change(
         "an entry alone is not judged by its fence token",
@@ -27,15 +45,15 @@ CHANGES = [
     Change(
         "an entry is appended on another timeline than the one it was decided on",
         HERE,
-        "    AND starts_with(pg_walfile_name(pg_current_wal_insert_lsn()), %b::text)\n",
-        "    AND length(%b::text) > 0\n",
+        "WHERE starts_with(pg_walfile_name(pg_current_wal_insert_lsn()), %b::text)\n",
+        "WHERE length(%b::text) > 0\n",
         "tests/postgres/test_failover.py -k lives_through_a_failover",
     ),
     Change(
         "an entry is appended in a session whose commits do not wait for the disk",
         HERE,
-        "    AND current_setting('synchronous_commit') IN ('on', 'remote_apply') FOR NO KEY UPDATE;\n",
-        "    FOR NO KEY UPDATE;\n",
+        "    AND current_setting('synchronous_commit') IN ('on', 'remote_apply');\n",
+        "    AND true;\n",
         "tests/postgres/test_pooler.py -k without_the_settings_of_ours",
     ),
     Change(

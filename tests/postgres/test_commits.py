@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from surefoot.core.digest import blob_hash
 from surefoot.core.effect import Do
 from surefoot.core.errors import CommitUnknown, NotCommitted
+from surefoot.core.run import RunDo
 from surefoot.core.schedule import Schedule, SetSchedule
 from surefoot.core.writes import Answer, Verdict, Write
 from surefoot.runtime.committer import Committer, Pending
@@ -175,7 +176,8 @@ def test_a_real_deadlock_and_a_real_lock_wait_are_survived(
 ) -> None:
     """Somebody's own transaction holds a row that the batch needs, and wants another that the batch has."""
     store.transact([place.start("r"), place.start("s")])
-    batch = [place.append("a", run_id=run) for run in ("r", "s")]
+    batch: list[Write] = [place.append("a", run_id=run) for run in ("r", "s")]
+    batch += [place.end(RunDo.RELEASE, run_id=run) for run in ("r", "s")]
     with psycopg.connect(postgres_url) as theirs:
         theirs.execute(b"SELECT FROM surefoot.runs WHERE id = 's' FOR UPDATE")
         thread = threading.Thread(target=lambda: until_known(store, batch))

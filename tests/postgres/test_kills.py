@@ -100,7 +100,9 @@ def check_stores(url: str, stores: int, results: int) -> None:
         store = PostgresStore(url, schema=f"agents{number}")
         assert all(held.status in TERMINAL for held in store.find_effects(limit=100_000))
         found = store.find_runs(limit=100_000)
-        assert {run.status for run in found} == {RunStatus.SUCCEEDED} and {run.length for run in found} == {12}
+        assert {run.status for run in found} == {RunStatus.SUCCEEDED} and {
+            run.length - run.fences for run in found
+        } == {12}
         assert store.check() == []
         runs += len(found)
         store.close()

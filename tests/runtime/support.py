@@ -12,6 +12,7 @@ from typing import Any
 
 from surefoot import Surefoot, workflow
 from surefoot.core.effect import Do, Effect, Event, Evidence, Status
+from surefoot.core.journal import FENCE
 from surefoot.core.writes import Answer, DecideEffect
 from surefoot.runtime import step as step_module
 
@@ -69,10 +70,10 @@ def restart() -> None:
 
 
 def slots(sf: Surefoot, run_id: str) -> list[str]:
-    """The slots of a run's journal, in recorded order."""
+    """The slots of what was recorded in a run, in order, without the places that were taken from its owners."""
     read = sf.store.read_run(run_id)
     assert read is not None
-    return [entry.slot for entry in read[1]]
+    return [entry.slot for entry in read[1] if not entry.slot.startswith(FENCE)]
 
 
 def rows(path: Path) -> dict[str, list[tuple[Any, ...]]]:
@@ -87,7 +88,7 @@ def rows(path: Path) -> dict[str, list[tuple[Any, ...]]]:
 
 def recorded_slots(path: Path) -> list[str]:
     """The slots on disk, in order, seen from outside."""
-    return [row[6] for row in rows(path)["entries"]]
+    return [row[6] for row in rows(path)["entries"] if not row[6].startswith(FENCE)]
 
 
 def the_effect(sf: Surefoot, status: Status | None = None) -> Effect:

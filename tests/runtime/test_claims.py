@@ -20,6 +20,7 @@ from surefoot import (
     workflow,
 )
 from surefoot.core.effect import Do, Status
+from surefoot.runtime import outside
 from tests.runtime.support import Ledger, decide, rows, the_effect
 
 KEYED = keyed(window=3600)
@@ -179,7 +180,10 @@ def test_a_refusal_outside_a_run_is_kept(db: Path) -> None:
     assert tries == [1]
 
 
-def test_outside_a_run_an_effect_needs_an_identity_and_an_open_surefoot(db: Path) -> None:
+def test_outside_a_run_an_effect_needs_an_identity_and_an_open_surefoot(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outside, "_open_engines", [])  # other tests leave some open, which "crashed"
     with Surefoot(db), pytest.raises(UsageError, match=r"outside a run.*identity="):
         anonymous()
     with pytest.raises(UsageError, match="no Surefoot open"):

@@ -209,7 +209,9 @@ def age(effect: Effect, setting: Setting) -> Effect:
 def fold_run(run: Run, stamp: int = 0) -> Run:
     """The run without its history."""
     no_claims: tuple[Claimed, ...] = ()
-    return replace(run, updated_at=0.0, reason="", claims=no_claims, length=0, head=b"", result=b"", stamp=stamp)
+    return replace(
+        run, updated_at=0.0, reason="", claims=no_claims, length=0, head=b"", fences=0, result=b"", stamp=stamp
+    )
 
 
 def owner_row(owner_id: int, lapsed: bool) -> Owner:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from surefoot.core.effect import Effect
-from surefoot.core.journal import Draft, EntryKind
+from surefoot.core.journal import FENCE, Draft, EntryKind
 from surefoot.core.lease import Owner
 from surefoot.core.perform import Settled
 from surefoot.core.run import Run
@@ -56,6 +56,8 @@ class Transaction:
         pass
 
     def append(self, run_id: str, draft: Draft) -> None:
+        if draft.slot.startswith(FENCE):
+            return  # each transaction of the model sees the run as it stands, so nobody writes from memory
         intents, outcome = self.journals[run_id]
         if draft.kind == EntryKind.INTENT:
             self.journals[run_id] = (intents + 1, outcome)

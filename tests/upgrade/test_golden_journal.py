@@ -42,26 +42,26 @@ RESULT = {
 CHARGE_KEY = "73c09142-a14a-4760-a73a-41f929c41876"
 JOURNALS = {
     "done": [
-        (1, "read", "14b80381c9cc649d", "4284927d0523c4d810dc0de3"),
-        (1, "0/read", "71fefcde03f2d95e", "b1f509aceda62cb7f693d83d"),
-        (1, "1/read", "85a422fae2d1bebb", "9cb853a56c9d39f511c1dff9"),
-        (2, "fragile", "9a6d47dd67e82e3f", "544933f10464fd5f18a0d425"),
-        (5, "patched:twice", "", "2732cb5e8617568c67ec133b"),
-        (1, "read#1", "14b80381c9cc649d", "2b0f9880d79ce489881d0d0a"),
-        (5, "now", "", "c92c0f772fae0a965f894a96"),
-        (1, "long read", "e28d187cb8461cba", "4fbcc802276d6036b591bb10"),
-        (3, "open ticket", "d497405ada531780", "02ce0760cacb2b416ef31a9c"),
-        (4, "open ticket", "d497405ada531780", "3f2fdf91a1ea4033cbe5895b"),
-        (3, "charge", "4313b34b06811193", "958bb3899899a67a92ed32c8"),
-        (4, "charge", "4313b34b06811193", "7f43f46c19490668460c3d5a"),
+        (1, "read", "14b80381c9cc649d", "025e7b956b5bbc0145dac4ba"),
+        (1, "0/read", "71fefcde03f2d95e", "93770ccf802e9f2ec24840ee"),
+        (1, "1/read", "85a422fae2d1bebb", "8bbce0025a93f24f67153dcf"),
+        (2, "fragile", "9a6d47dd67e82e3f", "ae3a79922ca3e1692892a203"),
+        (5, "patched:twice", "", "ae57bbbad054abe93bc8229f"),
+        (1, "read#1", "14b80381c9cc649d", "51871e8c56a8c70e0fe6891a"),
+        (5, "now", "", "a662771a60f5104e1a53ffab"),
+        (1, "long read", "e28d187cb8461cba", "9123923739c5cd7a7dc3aed3"),
+        (3, "open ticket", "d497405ada531780", "072d591543bba40c169b8f04"),
+        (4, "open ticket", "d497405ada531780", "c7a32855681ee123bffecec5"),
+        (3, "charge", "4313b34b06811193", "4f8815748818da069a46b870"),
+        (4, "charge", "4313b34b06811193", "e98a5fec4f264e88874b27eb"),
     ],
     "unfinished": [
-        (1, "read", "7cc182c49b57f876", "a6777938f34b83b3d03e8320"),
-        (3, "charge", "97f2cc3ce2ae2c55", "ffacb462cb5b0cb7163e1a1f"),
+        (1, "read", "7cc182c49b57f876", "5cb749d60b91f56695b4a64e"),
+        (3, "charge", "97f2cc3ce2ae2c55", "985517a719ed9953a96331ac"),
     ],
     "parked": [
-        (1, "read", "af8a58a3148c13e8", "d07eac8ace6b8ddf58c2f923"),
-        (3, "mail", "0699da3e7c9d4e0e", "fbdd9d58d77e9ba6029f163a"),
+        (1, "read", "af8a58a3148c13e8", "8c535844a8c2d8c88b17f0ba"),
+        (3, "mail", "0699da3e7c9d4e0e", "28a5d7e30e81aafcc70f8ff3"),
     ],
 }
 """Kind, slot, digest of the arguments, link of the chain."""
@@ -203,7 +203,10 @@ def test_an_effect_in_doubt_goes_out_again_under_the_recorded_key(golden: Path) 
         assert (effect.status, effect.attempts, effect.first_sent_at) == (Status.CONFIRMED, 2, GOLDEN_AT)
         record, entries = sf.store.read_run("unfinished") or pytest.fail("it is gone")
         assert record.fence == 2 and "owner died" in record.claims[-1].why
-        assert [(entry.kind, entry.slot) for entry in entries] == [(1, "read"), (3, "charge"), (4, "charge")]
+        assert [(entry.kind, entry.slot) for entry in entries] == [
+            *((1, "read"), (3, "charge")),
+            *((5, "fence:1.claim"), (4, "charge")),
+        ]
     assert agents.SENT == [("charge", CHARGE_KEY)], A_CONTRACT
 
 

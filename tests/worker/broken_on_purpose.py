@@ -34,7 +34,7 @@ CHANGES = [
     Change(
         "a run stays on probation although its journal has grown",
         "core/dispatch_writes.py",
-        "    return run.deaths >= PROBATION_DEATHS and view.seal_of(run.id)[0] == run.deaths_length",
+        "    return run.deaths >= PROBATION_DEATHS and recorded_length(view, run) == run.deaths_length",
         "    return run.deaths >= PROBATION_DEATHS",
         "tests/contract -k probation",
     ),

@@ -118,7 +118,7 @@ def test_a_run_that_kills_its_worker_is_quarantined_with_the_evidence_and_can_be
     for _ in range(3):
         assert fleet.worker(wait=False).join() == -9
     fleet.worker()
-    with pytest.raises(RunWaiting, match=r"3 processes died in a row .* entry 1 .*surefoot retry one"):
+    with pytest.raises(RunWaiting, match=r"3 processes died in a row .* 1 entry .*surefoot retry one"):
         handle.result(20)
     run = run_of(fleet, "one")
     assert run.status is RunStatus.QUARANTINED and run.deaths == 3

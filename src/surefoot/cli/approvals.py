@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from ..core.dispatch import Ready, ready_of
+from ..core.dispatch import ready_of
 from ..core.errors import ApprovalNotFound
+from ..core.run import Run
 from ..runtime.decisions import ApprovalView
 from .desk import Desk
 from .exits import Exit, Failed
@@ -54,14 +55,18 @@ def decide(
         after = desk.sf.approve(view.id, who=name, digest=seen, why=why)
     else:
         after = desk.sf.deny(view.id, who=name, why=why, digest=seen)
-    run = desk.store.find_run(after.run)
+    goes_on = _who_goes_on(desk, desk.store.find_run(after.run))
+    return ApprovalDecided(approval=row_of(after), next=f"run {after.run!r}: {goes_on}")
+
+
+def _who_goes_on(desk: Desk, run: Run | None) -> str:
+    """Whoever waits where the run was called, or a worker, which may have taken it already."""
     row = None if run is None else ready_of(run)
-    return ApprovalDecided(approval=row_of(after), next=f"run {after.run!r}: {_who_goes_on(desk, row)}")
-
-
-def _who_goes_on(desk: Desk, row: Ready | None) -> str:
-    """Whoever waits where the run was called, or a worker."""
-    return what_follows(desk, row) if row is not None and not row.owner else "it goes on where somebody runs it"
+    if row is not None and not row.owner:
+        return what_follows(desk, row)
+    if run is not None and run.queue:
+        return "a worker has taken it"
+    return "it goes on where somebody runs it"
 
 
 def _find(desk: Desk, approval_id: str) -> ApprovalView:

@@ -13,7 +13,7 @@ import msgspec
 from ..core.calls import is_call, is_try, unpack
 from ..core.child import children_of
 from ..core.effect import Effect
-from ..core.journal import NOTE, Entry, EntryKind
+from ..core.journal import FENCE, NOTE, Entry, EntryKind
 from ..core.meter import Used
 from ..core.run import FINAL, Run, RunStatus
 from .desk import Desk
@@ -94,7 +94,8 @@ def _merged(desk: Desk, run: Run, entries: list[Entry], effects: list[Effect]) -
     for entry in entries:
         while between and round(between[0].at, 3) <= entry.at:
             yield between.pop(0)
-        yield _moment_of(desk, entry, attempts)
+        if not entry.slot.startswith(FENCE):  # what was done to the run is told with its claims
+            yield _moment_of(desk, entry, attempts)
     yield from between
     if run.status is not RunStatus.RUNNING:
         yield Moment(at=run.updated_at, kind="status", text=run.reason, status=str(run.status))

@@ -25,6 +25,7 @@ from .lease import Vantage
 from .mail import Mail
 from .run import FINAL, Run, RunDo, RunStatus, apply_run
 from .view import Answer, Verdict, View, Write
+from .writes import put_from_outside
 
 OVERSAMPLE = 4
 
@@ -96,7 +97,12 @@ class _Probation:
 
 def is_on_probation(view: View, run: Run) -> bool:
     """True if processes died in a row while they ran it, and its journal has not grown since."""
-    return run.deaths >= PROBATION_DEATHS and view.seal_of(run.id)[0] == run.deaths_length
+    return run.deaths >= PROBATION_DEATHS and recorded_length(view, run) == run.deaths_length
+
+
+def recorded_length(view: View, run: Run) -> int:
+    """How many entries its journal holds that its owners made."""
+    return view.seal_of(run.id)[0] - run.fences
 
 
 def _counted(ready: list[Ready], queues: Mapping[str, Queue]) -> tuple[str, ...]:
@@ -130,12 +136,12 @@ class FreeRun(Write, frozen=True, kw_only=True):
         holder = view.owner(run.owner)
         if run.owner == self.vantage.owner or not self.vantage.may_take_from(run.owner, holder):
             return Answer(Verdict.BUSY, run=run, holder=holder.name() if holder else "")
-        length, _ = view.seal_of(self.run_id)
         name = holder.name() if holder else "a process that is gone"
         at, limit = self.vantage.at, self.deaths_max
+        length = recorded_length(view, run)
         freed = free(run, at, name, length=length, deaths_max=limit, beside=self.beside)
         freed = replace(freed, stamp=self.stamp)
-        view.put_run(freed)
+        put_from_outside(view, run, freed, at, "free")
         return Answer(Verdict.DONE, run=freed)
 
 
@@ -149,9 +155,10 @@ def free(run: Run, at: float, holder: str, *, length: int, deaths_max: int, besi
     if deaths < (2 * deaths_max - 1 if beside else deaths_max):
         freed = apply_run(run, RunDo.RELEASE, at, why=f"{holder} died while it ran")
     else:
+        recorded = "1 entry" if length == 1 else f"{length} entries"
         company = f"beside {beside} other runs" if beside else "alone"
         why = (
-            f"{deaths} processes died in a row while they ran it, each after entry {length} of its journal; the last "
+            f"{deaths} processes died in a row while they ran it, each with {recorded} in its journal; the last "
             f"was {holder}, where it ran {company}; it is not started again by itself. Look at what it does there "
             f"(`surefoot show {run.id}`), then `surefoot retry {run.id}`"
         )

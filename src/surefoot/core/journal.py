@@ -23,6 +23,9 @@ SPENT = "spent:"
 NOTE = "note:"
 """Slots of remarks for whoever reads the timeline; the code knows nothing of them."""
 
+FENCE = "fence:"
+"""Slots of places that somebody else than a run's owner has taken, so that the owner cannot write there (I5)."""
+
 
 class EntryKind(IntEnum):
     """What an entry records. Numbers are stored; they never change."""
@@ -86,16 +89,22 @@ def first_head(run_id: str) -> Head:
     return Head(0, chain_seed(run_id))
 
 
-def _described(seq: int, kind: int, slot: str, preview: str, at: float, attempts: int) -> str:
-    return f"{seq}\0{kind}\0{slot}\0{preview}\0{at!r}\0{attempts}"
+def milliseconds(at: float) -> int:
+    """An entry's time as it is stored and sealed."""
+    return int(at * 1000 + 0.5)
+
+
+def _described(seq: int, kind: int, slot: str, preview: str, at_ms: int, attempts: int) -> str:
+    return f"{seq}\0{kind}\0{slot}\0{preview}\0{at_ms}\0{attempts}"
 
 
 def seal(head: Head, draft: Draft) -> tuple[Entry, Head]:
     """Give a draft its place at the end of the chain."""
-    seq, at = head.length, int(draft.at * 1000 + 0.5) / 1000
-    described = _described(seq, draft.kind, draft.slot, draft.preview, at, draft.attempts)
+    seq, kind, slot, preview, attempts = head.length, draft.kind, draft.slot, draft.preview, draft.attempts
+    at_ms = milliseconds(draft.at)
+    described = _described(seq, kind, slot, preview, at_ms, attempts)
     link = chain_link(head.digest, described, draft.args_digest, draft.value)
-    entry = Entry(seq, draft.kind, draft.slot, draft.args_digest, draft.preview, draft.value, at, draft.attempts, link)
+    entry = Entry(seq, kind, slot, draft.args_digest, preview, draft.value, at_ms / 1000, attempts, link)
     return entry, Head(seq + 1, link)
 
 
@@ -105,7 +114,7 @@ def verify(run_id: str, entries: list[Entry]) -> Head:
     for entry in entries:
         if entry.seq != length:
             raise Damaged(f"run {run_id!r}", f"entry {length} is missing (found entry {entry.seq} in its place)")
-        described = _described(entry.seq, entry.kind, entry.slot, entry.preview, entry.at, entry.attempts)
+        described = _described(entry.seq, entry.kind, entry.slot, entry.preview, milliseconds(entry.at), entry.attempts)
         link = chain_link(link, described, entry.args_digest, entry.value)
         if link != entry.digest:
             raise Damaged(f"entry {entry.seq} ({entry.slot}) of run {run_id!r}", "its bytes do not match its digest")
@@ -180,11 +189,11 @@ class Replay:
             self._recorded[slot] = entry
 
     def _is_beside(self, entry: Entry) -> bool:
-        """True for a mark that no code asks for: a report, a remark, a try that failed."""
+        """True for a mark that no code asks for: a report, a remark, a fence, a try that failed."""
         if calls.is_try(entry.slot):
             self._tries.setdefault(calls.slot_of_try(entry.slot), []).append(entry)
             return True
-        return entry.slot.startswith((SPENT, NOTE))
+        return entry.slot.startswith((SPENT, NOTE, FENCE))
 
     def open_child(self, parent: Branch) -> Branch:
         """A child branch; its path is fixed by the order of creation, so finishing order never matters."""

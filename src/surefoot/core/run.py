@@ -102,7 +102,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `tentative`: entries that diverged attempts appended (from, below); their steps may be read and need not be.
     `queue` is "" for a run that no queue started; `wake_at` is from when on a worker may take it (0: not by time);
     `mail` counts what was ever sent to it; `deaths` counts owners that died in a row while they had it and its journal
-    held `deaths_length` entries. `undo`: it was cancelled, and its confirmed effects are to be undone first.
+    held `deaths_length` entries, the `fences` in it not counted. `undo`: it was cancelled, and its confirmed effects
+    are to be undone first.
     `budget_until` is when the wall time of its `budget` ends, by the store's clock.
     `born` and `term`: the store's term in which it was made, and that of its last claim (`core.term`).
     """
@@ -133,6 +134,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mail: int = 0
     deaths: int = 0
     deaths_length: int = 0
+    fences: int = 0
     undo: bool = False
     budget: Budget | None = None
     budget_until: float = 0.0

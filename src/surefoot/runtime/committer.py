@@ -86,6 +86,13 @@ class Committer:
     def commit(self, write: Write) -> Answer:
         """Commit on this thread, or wait for the thread that does; durable when it returns."""
         self.check_process()
+        if not self._queue and self._lead.acquire(blocking=False):
+            try:
+                if not self._queue and not self._poisoned:
+                    return self._commit_alone(write)
+            finally:
+                self._lead.release()
+                self._pass_on()
         pending = Pending(write)
         self._queue.append(pending)
         while not pending.done:
@@ -206,6 +213,15 @@ class Committer:
 
     # --- committing, under the lead ---------------------------------------------------------------------------------
 
+    def _commit_alone(self, write: Write) -> Answer:
+        """The most frequent batch of all, of a thread that finds nobody else here; without what a queue needs."""
+        answers, interrupt = self._transact((write,))
+        if interrupt is not None:
+            raise interrupt
+        if isinstance(answers, Exception):
+            raise answers
+        return answers[0]
+
     def _commit_queued(self) -> None:
         queue = self._queue
         batch: list[Pending] = []
@@ -216,7 +232,13 @@ class Committer:
         good = self._refuse_poisoned(batch) if self._poisoned else batch
         interrupt: BaseException | None = None
         if good:
-            interrupt = self._transact(good)
+            answers, interrupt = self._transact([pending.write for pending in good])
+            if isinstance(answers, Exception):
+                for pending in good:
+                    pending.error = answers
+            else:
+                for pending, answer in zip(good, answers, strict=True):
+                    pending.answer = answer
         self._deliver(batch)
         if interrupt is not None:
             raise interrupt
@@ -232,18 +254,17 @@ class Committer:
                 good.append(pending)
         return good
 
-    def _transact(self, batch: list[Pending]) -> BaseException | None:
+    def _transact(self, writes: Sequence[Write]) -> tuple[list[Answer] | Exception, BaseException | None]:
         """Commit; an unknown outcome is read again, then decided, before anything else happens (R10).
 
         An interrupt that arrives meanwhile is given back, to be raised when everybody has an answer.
         """
         interrupt: BaseException | None = None
-        writes = [pending.write for pending in batch]
         unknown = 0
         again = False
         while True:
             try:
-                answers = self._store.transact(writes, again=again)
+                return self._store.transact(writes, again=again), interrupt
             except (KeyboardInterrupt, SystemExit) as error:
                 interrupt, again = error, True
             except CommitUnknown as error:
@@ -251,28 +272,23 @@ class Committer:
                     interrupt = error.__cause__
                 unknown, again = unknown + 1, True
                 if unknown == UNKNOWN_TRIES:
-                    self._fail(batch, error)
-                    return interrupt
+                    self._poison(writes)
+                    return error, interrupt
             except Exception as error:
-                self._fail(batch, error)
-                return interrupt
-            else:
-                for pending, answer in zip(batch, answers, strict=True):
-                    pending.answer = answer
-                return interrupt
+                self._poison(writes)
+                return error, interrupt
 
-    def _fail(self, batch: list[Pending], error: Exception) -> None:
+    def _poison(self, writes: Sequence[Write]) -> None:
         """Nobody may record anything behind a write that is not there."""
-        for pending in batch:
-            pending.error = error
-            if pending.write.run_id:
-                self._poisoned[pending.write.run_id] = 1
+        self._poisoned.update({write.run_id: 1 for write in writes if write.run_id})
 
     def _refuse_queued(self) -> None:
         """After the end: a task that outlives its Surefoot gets an error, and does not wait for ever."""
         with self._lead:
             batch = [self._queue.popleft() for _ in range(len(self._queue))]
-            self._fail(batch, NotCommitted("it was not recorded: its Surefoot is closed"))
+            self._poison([pending.write for pending in batch])
+            for pending in batch:
+                pending.error = NotCommitted("it was not recorded: its Surefoot is closed")
             self._deliver(batch)
 
     def _deliver(self, batch: list[Pending]) -> None:

@@ -12,7 +12,7 @@ from ..core.contract import Contract, keyed
 from ..core.digest import digest
 from ..core.effect import Do, Effect, Event, Evidence, Status
 from ..core.ids import derive_key
-from ..core.journal import Draft, EntryKind, verify
+from ..core.journal import FENCE, Draft, EntryKind, verify
 from ..core.lease import Owner, Vantage
 from ..core.run import Run, RunDo, RunStatus
 from ..core.writes import (
@@ -176,7 +176,12 @@ def one(store: Store, write: Write, *, again: bool = False) -> Answer:
 
 
 def slots(store: Store, run_id: str = "r") -> list[str]:
-    """The slots of a run's journal, in order; its chain is verified."""
+    """The slots of what a run's owners have recorded, in order; its chain is verified."""
+    return [slot for slot in all_slots(store, run_id) if not slot.startswith(FENCE)]
+
+
+def all_slots(store: Store, run_id: str = "r") -> list[str]:
+    """The same, with the fences."""
     read = store.read_run(run_id)
     assert read is not None
     assert verify(run_id, read[1]).length == len(read[1])

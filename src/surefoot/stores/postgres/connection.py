@@ -126,6 +126,20 @@ class Link:
             self._wire = Wire(connection, prepares=bool(self._settings))
         return self._wire
 
+    def fresh_wire(self) -> Wire:
+        """The same, for a commit: on a connection that has not ended, as far as can be known without asking.
+
+        So a cut that came while nobody used it makes no commit's outcome unknown.
+        """
+        wire = self._wire
+        if wire is None or not wire.is_silent():
+            if not self.is_alive():
+                self.drop()
+            wire = self.wire()
+        if self._warnings:
+            self._warnings = []
+        return wire
+
     def is_alive(self) -> bool:
         """False once the server has closed this connection; asks nobody."""
         db = self._connection

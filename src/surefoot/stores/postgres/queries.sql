@@ -1,15 +1,14 @@
 -- `{schema}` is the schema of this store; `{arguments}` are those of `save` that a batch needs, each by its name.
 
 -- name: append
--- One entry of one run, or no row if the run is no longer what was seen: the most frequent statement by far, so it does
--- without a function, which takes longer. Only for a session of our own, whose settings it looks at, since a pooler that
--- nobody noticed may have given another. (No key of a run ever changes, so this lock keeps out whatever FOR UPDATE
--- would, and costs less.)
-INSERT INTO {schema}.entries (seq, kind, attempts, at_ms, slot, args_digest, preview, value, digest, run)
-SELECT %b::integer, %b::smallint, %b::integer, %b::bigint, %b::text, %b::bytea, %b::bytea, %b::bytea, %b::bytea, r.num
-FROM {schema}.runs r WHERE r.num = %b::bigint AND r.digest = %b::bytea
-    AND starts_with(pg_walfile_name(pg_current_wal_insert_lsn()), %b::text)
-    AND current_setting('synchronous_commit') IN ('on', 'remote_apply') FOR NO KEY UPDATE;
+-- One entry of one run, or no row on another timeline than the one on which it was decided: the most frequent statement
+-- by far, so it does without a function, which takes longer, and without a look at the run: an entry has one place in
+-- its journal, and whoever takes a run from its owner takes that place. Only for a session of our own, whose settings it
+-- looks at, since a pooler that nobody noticed may have given another.
+INSERT INTO {schema}.entries (run, seq, kind, attempts, at_ms, slot, args_digest, preview, value, digest)
+SELECT %b::bigint, %b::integer, %b::smallint, %b::integer, %b::bigint, %b::text, %b::bytea, %b::bytea, %b::bytea, %b::bytea
+WHERE starts_with(pg_walfile_name(pg_current_wal_insert_lsn()), %b::text)
+    AND current_setting('synchronous_commit') IN ('on', 'remote_apply');
 
 -- name: save
 -- A batch; the numbers of its new runs, or NULL if anything is no longer what was seen.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 from itertools import chain
 from typing import Any
 
-from ...core.journal import Entry
+from ...core.journal import Entry, milliseconds
 from ..base import Overlay
 from ..records import sealed
 from .desk import columns_of
-from .sight import SeenRun, Sight
+from .sight import Sight
 from .wire import Statement, statement_of
 
 # What each argument of `save` is, in the order of the function's own list.
@@ -129,20 +130,37 @@ def decode_text(content: bytes) -> str:
 
 def entry_row(run: int, entry: Entry) -> tuple[Any, ...]:
     """An entry in the order of the `entry` group."""
-    at_ms = int(entry.at * 1000 + 0.5)
+    at_ms = milliseconds(entry.at)
     fixed = (run, entry.seq, int(entry.kind), entry.attempts, at_ms, entry.slot)
     return (*fixed, entry.args_digest, encode_text(entry.preview), entry.value, entry.digest)
+
+
+def append_values(run: int, entry: Entry, timeline: str) -> list[bytes]:
+    """The same as the values of the statement `append`, which each step pays for.
+
+    Raises struct.error or UnicodeEncodeError for what PostgreSQL cannot hold.
+    """
+    fixed = _fixed(run, entry.seq, entry.kind, entry.attempts, milliseconds(entry.at))
+    return [
+        *(fixed[:8], fixed[8:12], fixed[12:14], fixed[14:18], fixed[18:]),
+        *(entry.slot.encode(), entry.args_digest, encode_text(entry.preview), entry.value, entry.digest),
+        timeline.encode(),
+    ]
+
+
+_fixed = struct.Struct(">qihiq").pack
 
 
 class Saving:
     """One batch, ready to be sent."""
 
-    def __init__(self, sight: Sight, overlay: Overlay, marked: set[int]) -> None:
-        """`marked`: the owners whose presence this process holds."""
+    def __init__(self, sight: Sight, overlay: Overlay, marked: set[int], *, only_appends: bool) -> None:
+        """`marked`: the owners whose presence this process holds. Appends alone are fenced by their places."""
         self.digests: dict[str, bytes] = {}
         self.new_runs: list[str] = []
         self._rows: dict[str, list[tuple[Any, ...]]] = {}
-        self._see(sight)
+        if not only_appends:
+            self._see(sight)
         self._put_runs(sight, overlay)
         self._put_effects(sight, overlay)
         for owner_id, owner in overlay.owners.items():
@@ -228,8 +246,3 @@ def save_statement(template: str, groups: frozenset[str]) -> Statement:
     """The call of `save` with the arguments of these groups alone."""
     names = [name for group in GROUPS if group in groups for name in GROUPS[group]]
     return statement_of(template.replace("{arguments}", ", ".join(f"{name} => %b::{TYPES[name]}[]" for name in names)))
-
-
-def append_parameters(seen: SeenRun, entry: Entry, timeline: str) -> tuple[Any, ...]:
-    """The arguments of the statement `append`, in their order."""
-    return (*entry_row(seen.num, entry)[1:], seen.num, seen.digest, timeline)

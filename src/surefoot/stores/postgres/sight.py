@@ -2,7 +2,8 @@
 
 A record may be a guess, remembered from an earlier commit of this process. That is safe because a save names the exact
 digests that its decisions rest on, and the database compares them under row locks before it writes: a wrong guess, a
-stale owner, or a message that arrives late or twice changes nothing. So a batch of live runs reads nothing beforehand.
+stale owner, or a message that arrives late or twice changes nothing. Entries alone need no look at their run: each has
+one place, which whoever takes the run from its owner takes. So a batch of live runs reads nothing beforehand.
 """
 
 from __future__ import annotations

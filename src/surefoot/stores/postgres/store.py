@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import struct
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -44,7 +45,7 @@ from .connection import (
 from .desk import PostgresBoard
 from .place import read_url
 from .presence import Presence, Watch
-from .saving import Saving, append_parameters, decode_text, save_statement
+from .saving import Saving, append_values, decode_text, save_statement
 from .schema import check_schema
 from .sight import Memory, SeenRun, Sight, changes_records, remember
 from .wire import Statement, as_bigints, statement_of
@@ -141,7 +142,9 @@ class PostgresStore:
         last, waited = "", 0
         for attempt in range(ATTEMPTS_MAX):
             try:
-                answers = self._attempt(writes, again, fresh=again or attempt > 0)
+                fresh = again or attempt > 0
+                answers = self._append(writes[0]) if len(writes) == 1 and not fresh else None
+                answers = answers or self._attempt(writes, again, fresh=fresh)
             except psycopg.Error as error:
                 last = self._address.scrub(str(error))
                 waited += error.sqlstate == LOCK_TIMEOUT
@@ -159,10 +162,6 @@ class PostgresStore:
         """
         if fresh or not self._timeline:
             self._look_at_term()
-        if len(writes) == 1 and not (fresh or self.promise.pooled):
-            write, seen = writes[0], self._memory.runs.get(writes[0].run_id)
-            if seen is not None and isinstance(write, Append) and not write.blobs:
-                return self._append(seen, write)
         if any(isinstance(write, Join) for write in writes):
             self._presence.reappear()
         sight = Sight(self._memory, self._read_to_decide, fresh=fresh)
@@ -182,7 +181,7 @@ class PostgresStore:
             remember(self._memory, sight, overlay, {}, {})
             return answers
         marked = {owner_id for owner_id in overlay.owners if self._presence.marked(owner_id)}
-        saving = Saving(sight, overlay, marked)
+        saving = Saving(sight, overlay, marked, only_appends={*map(type, writes)} == {Append})
         nums = self._save(saving)
         if nums is None:
             return None
@@ -205,15 +204,23 @@ class PostgresStore:
         self._timeline = timeline
         self.term = Term(number=number, noticed_at=noticed_at, lost_since=lost_since)
 
-    def _append(self, seen: SeenRun, write: Append) -> list[Answer] | None:
-        """The most frequent batch of all, one entry of one remembered run, and its answer; None as for any other."""
+    def _append(self, write: Write) -> list[Answer] | None:
+        """The most frequent batch of all, one entry of one remembered run, and its answer.
+
+        None if it is another, or something is not as supposed: nothing was written, and it is decided like any other.
+        """
+        seen = self._memory.runs.get(write.run_id)
+        if seen is None or type(write) is not Append or write.blobs or self.promise.pooled or not self._timeline:
+            return None
         answer = write.judge(as_of(seen.run, self.term))
         if answer.verdict not in RECORDED:
-            return None  # what a guess led to says nothing
+            return None
         entry, head = seal(seen.head, write.draft)
-        statement = self._often["append"]
-        values = statement.write_down(append_parameters(seen, entry, self._timeline))
-        if not self._send(statement, values).command_tuples:
+        try:
+            values = append_values(seen.num, entry, self._timeline)
+        except (struct.error, UnicodeEncodeError):
+            return None
+        if not self._send(self._often["append"], values).command_tuples:
             return None
         self._memory.runs[write.run_id] = SeenRun(seen.num, seen.run, seen.digest, head)
         return [answer]
@@ -232,10 +239,7 @@ class PostgresStore:
         psycopg.Error: certainly rolled back. CommitUnknown: anything else, an interrupt and a warning included.
         """
         link = self._writer
-        if not link.is_alive():
-            link.drop()  # noticed before anything is sent, so that an idle cut is no unknown commit
-        wire = link.wire()
-        link.warning()
+        wire = link.fresh_wire()
         try:
             answer = wire.run(statement, values)
         except Unreachable:

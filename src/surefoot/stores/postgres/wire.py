@@ -27,6 +27,7 @@ BINARY = 1
 PLACE = re.compile(
     r"%(?:\((?P<name>\w+)\))?b::(?P<kind>bigint|integer|smallint|boolean|text|bytea|double precision)(?P<array>\[\])?"
 )
+GOOD = frozenset({pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK})
 _READ = select.POLLIN | select.POLLERR | select.POLLHUP
 _length = struct.Struct(">i").pack
 
@@ -191,7 +192,7 @@ class Wire:
             last = result
         if last is None:
             raise psycopg.OperationalError("the server gave no answer")
-        if last.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
+        if last.status not in GOOD:
             raise error_from_result(last)
         return last
 

@@ -16,7 +16,7 @@ from ...core.digest import blob_hash
 from ...core.dispatch import Queue, Ready, Served
 from ...core.effect import OPEN, Effect, Status
 from ...core.errors import CommitUnknown, Damaged, ForkedStore, NotCommitted, StoreError
-from ...core.journal import Entry, Head, first_head, seal, verify
+from ...core.journal import Entry, Head, first_head, milliseconds, seal, verify
 from ...core.lease import Owner
 from ...core.mail import Mail
 from ...core.run import UNFINISHED, Run, RunStatus
@@ -255,7 +255,7 @@ class SqliteStore:
                 nums.get(run_id) or self._num(run_id),
                 e.seq,
                 int(e.kind),
-                int(e.at * 1000 + 0.5),
+                milliseconds(e.at),
                 e.attempts,
                 e.slot,
                 bytearray(e.args_digest),
