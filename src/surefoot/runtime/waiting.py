@@ -63,7 +63,7 @@ def pause(
         left = _prepare(session, branch, wait)
         if gives_back(session, wait, left):
             raise session.stop(Suspend(session.remarks.get(place) or reason_of(wait)), branch)
-        session.engine.clock.sleep(min(left, LOOK_SECONDS))
+        session.engine.clock.sleep(_nap(session, left))
         if left > LOOK_SECONDS:
             _look_around(session, branch)
     session.waits.pop(place, None)
@@ -125,11 +125,18 @@ async def _rest(session: Session, branch: Branch, seconds: float) -> None:
     """Sleep where it is, for a while: a run that waits for a message by then is given back."""
     session.active += 1  # a branch that sleeps is not one that stands still
     try:
-        await session.engine.clock.sleep_async(min(seconds, LOOK_SECONDS))
+        await session.engine.clock.sleep_async(_nap(session, seconds))
     finally:
         session.active -= 1
     if seconds > LOOK_SECONDS:
         await off_loop(session.engine, lambda: _look_around(session, branch))
+
+
+def _nap(session: Session, seconds: float) -> float:
+    """How long to sleep before looking again: no longer than the run's budget of wall time either."""
+    meter = session.meter
+    over = max(meter.until - session.engine.time(), 0.001) if meter is not None and meter.until else seconds
+    return min(seconds, LOOK_SECONDS, over)
 
 
 def _look_around(session: Session, branch: Branch) -> None:
