@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def pack(order: str) -> str:
 def ship(order: str) -> str:
     return pack(order)
 """
-OPENS = CODE + "\nsf = Surefoot(os.environ['SHOP_DB'])\n"
+OPENS = CODE + "\nsf = Surefoot(os.environ['SHOP_DB'], grace=float(os.environ.get('SHOP_GRACE', 10)))\n"
 
 
 @workflow(name="ship")
@@ -123,6 +124,27 @@ def test_a_worker_that_waits_for_its_database_ends_when_it_is_told_to(
     started = program("shop", "--db", database)
     until(lambda: "Waiting for it" in started.said, "the worker to say that it waits")
     assert started.end() == -15, started.said
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_a_worker_whose_database_went_away_ends_within_its_grace_time_or_at_a_second_signal(
+    cluster: PrivatePostgres, database: str, program: Callable[..., Program], signals: int
+) -> None:
+    """It would else try to connect for 20 seconds, and again for each thing that it may not leave open."""
+    with Surefoot(database) as sf:
+        handle = sf.start(ship, "o1", id="o1", queue="default")
+        started = program("opens", SHOP_DB=database, SHOP_GRACE="1" if signals == 1 else "3600")
+        until(lambda: handle.status() == "succeeded", "the worker to work")
+    cluster.kill()
+    try:
+        time.sleep(1)  # a few of its looks
+        for _ in range(signals):
+            started.process.terminate()
+            time.sleep(0.3)  # two signals at once are one
+        assert started.process.wait(15) == 128 + 15, started.said
+        assert "Traceback" not in started.said
+    finally:
+        cluster.start()
 
 
 def test_what_no_waiting_mends_ends_a_worker_at_once(

@@ -17,7 +17,7 @@ from ..core.mail import Mail
 from ..core.run import Run, RunStatus
 from ..core.values import encode_message
 from ..core.writes import CancelRun, Verdict
-from ..stores.base import Store
+from ..stores.base import Store, Waits
 from . import queues
 from .clock import Clock, SystemClock, random_uuid
 from .engine import Engine
@@ -72,7 +72,8 @@ class Surefoot:
         self._owns_store = isinstance(url, str | os.PathLike)
         self.store: Store = open_store(url) if isinstance(url, str | os.PathLike) else url
         self.namespace = namespace
-        switch = self._switch = StopSwitch(grace)
+        at_once = self.store.wait_no_longer if isinstance(self.store, Waits) else bool
+        switch = self._switch = StopSwitch(grace, at_once)
         self.engine = Engine(
             self.store,
             clock or SystemClock(switch.woken),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -18,8 +19,9 @@ from ..core.errors import Stopping
 class StopSwitch:
     """Remembers that the process is to stop; steps look at it before they begin, and sleepers are woken."""
 
-    def __init__(self, grace_seconds: float) -> None:
-        """`grace_seconds`: how long what is running may still take."""
+    def __init__(self, grace_seconds: float, at_once: Callable[[], object] = bool) -> None:
+        """`grace_seconds`: how long what is running may still take; `at_once` is called when that is over."""
+        self._at_once = at_once
         self.asked: int | None = None
         self.closed = False
         self.users = 0
@@ -71,12 +73,13 @@ class StopSwitch:
         if self.asked is None and self.users:
             self.asked = number
             # from another thread: this one may be inside `woken.wait`, whose lock it would wait for in vain
-            threading.Thread(target=self.woken.set, name="surefoot-wake", daemon=True).start()
+            _on_a_thread(self.woken.set)
             self._timer = threading.Timer(self.grace_seconds, os.kill, (os.getpid(), number))
             self._timer.daemon = True
             self._timer.start()
             return
         self.asked = self.asked or number
+        _on_a_thread(self._at_once)
         error = self.end()
         if not self.users:
             self._reset()
@@ -99,3 +102,7 @@ class StopSwitch:
         if self.asked == signal.SIGINT:
             return KeyboardInterrupt()
         return SystemExit(128 + (self.asked or signal.SIGTERM))
+
+
+def _on_a_thread(act: Callable[[], object]) -> None:
+    threading.Thread(target=act, name="surefoot-stop", daemon=True).start()

@@ -112,6 +112,15 @@ class Rings(Protocol):
         ...
 
 
+@runtime_checkable
+class Waits(Protocol):
+    """A store that waits for its database while that is away."""
+
+    def wait_no_longer(self) -> None:
+        """From now on what needs a connection fails if the first attempt to make it does; from any thread."""
+        ...
+
+
 class Board(Protocol):
     """What a store shows of its queues, mail and processes: read by workers and by `doctor`, outside transactions."""
 

@@ -58,10 +58,10 @@ def queries_for(schema: str, name: str = "queries.sql") -> dict[str, str]:
 class Link:
     """A connection that is made when it is needed, and made anew when it broke. Not for two threads at once."""
 
-    def __init__(self, address: Address, closing: threading.Event) -> None:
-        """Nothing is connected yet. `closing`: set when nobody shall wait for a connection any more."""
+    def __init__(self, address: Address, hurry: threading.Event) -> None:
+        """Nothing is connected yet. `hurry`: set when nobody shall wait for a connection any more."""
         self.address = address
-        self._closing = closing
+        self._hurry = hurry
         self._connection: psycopg.Connection[Any] | None = None
         self._warnings: list[str] = []
         self._wire: Wire | None = None
@@ -97,7 +97,7 @@ class Link:
             try:
                 return self.connect()
             except psycopg.Error as error:
-                if seconds is None or self._closing.wait(seconds):
+                if seconds is None or self._hurry.wait(seconds):
                     message = self.address.scrub(str(error))
                     raise Unreachable(f"{self.address.shown} cannot be reached: {message}") from None
         raise AssertionError("the last attempt raises")

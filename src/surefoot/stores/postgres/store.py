@@ -85,9 +85,9 @@ class PostgresStore:
         self._saves: dict[frozenset[str], Statement] = {}
         self.lease_boot = LEASE_BOOT
         self._pid = os.getpid()
-        self._closing = threading.Event()
+        self._closing, self._hurry = threading.Event(), threading.Event()
         self._lock, self._reader_lock = threading.Lock(), threading.Lock()
-        self._writer, self._reader = (Link(self._address, self._closing) for _ in range(2))
+        self._writer, self._reader = (Link(self._address, self._hurry) for _ in range(2))
         self._memory = Memory()
         self.term, self._timeline = FIRST, ""
         try:
@@ -106,9 +106,9 @@ class PostgresStore:
             self._writer.drop()
             raise
         self.board: Board = PostgresBoard(self._rows_of)
-        presence = Link(self._address, self._closing)
+        presence = Link(self._address, self._hurry)
         self._presence = Presence(presence, self._queries, pooled=self.promise.pooled)
-        self._watch = Watch(Link(self._address, self._closing), self._queries, pooled=self.promise.pooled)
+        self._watch = Watch(Link(self._address, self._hurry), self._queries, pooled=self.promise.pooled)
         self._bell = Bell(self._address, self._closing, self._queries, pooled=self.promise.pooled)
         for loss in self.promise.losses():
             logging.getLogger("surefoot").warning("%s: %s", self._address.shown, loss)
@@ -392,11 +392,16 @@ class PostgresStore:
 
         return check(self, self._rows_of)
 
+    def wait_no_longer(self) -> None:
+        """For a process that has to end: see `stores.base.Waits`."""
+        self._hurry.set()
+
     def close(self) -> None:
         """Close all connections, and so drop the marks; in a forked child nothing is touched."""
         if self._closing.is_set() or os.getpid() != self._pid:
             return
         self._closing.set()
+        self._hurry.set()
         with self._lock, self._reader_lock:
             self._presence.vanish()
             self._reader.drop()
