@@ -110,6 +110,20 @@ def test_a_decision_that_makes_no_sense_is_refused(
     assert during(sf, clock, wrong) == 10
 
 
+def test_a_worker_of_the_same_process_is_told_of_a_decision_at_once(sf: Surefoot, clock: Bystander) -> None:
+    """As of a signal: it has not to look for it."""
+    told: list[str] = []
+
+    def act(approval: str, digest: str) -> None:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(sf.engine, "on_change", lambda: told.append(sf.approval(approval).status))
+            with pytest.raises(ApprovalClosed):
+                sf.approve(approval, who="ann", digest="0" * 32)
+            sf.approve(approval, who="ann", digest=digest)
+
+    assert during(sf, clock, act) == 10 and told == ["approved"]
+
+
 def test_what_is_pending_is_listed_the_soonest_to_expire_first(sf: Surefoot, clock: Bystander) -> None:
     listed: list[list[Any]] = []
 

@@ -211,6 +211,7 @@ def decide(
     after = find(engine, view.id, view.run)
     if answer.verdict is not Verdict.DONE:
         raise ApprovalClosed(view.id, _closed(after, answer, shown_digest))
+    engine.on_change()
     return after
 
 
