@@ -136,6 +136,7 @@ def test_one_that_cannot_be_made_again_from_its_arguments_is_step_failed(error: 
     "error",
     [
         StepFailed("inner", "Boom", "why"),
+        StepFailed("inner", "Boom", "why", "workflow"),
         Refused("no funds"),
         Abandoned("gave up"),
         Disagreement("id", "held", "asked", "run 'r'"),

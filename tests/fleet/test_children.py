@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import surefoot
-from surefoot import RunCancelled, Surefoot, UsageError, step, workflow
+from surefoot import RunCancelled, StepFailed, Surefoot, UsageError, step, workflow
 from surefoot.core.child import StartChild, child_id
 from surefoot.core.ids import check_id
 from surefoot.core.run import RunStatus, Waits
@@ -219,6 +219,23 @@ def test_a_plain_call_of_a_workflow_inside_another_names_the_way() -> None:
 
     with Surefoot("memory:") as sf, pytest.raises(UsageError, match=r"surefoot\.call\(child"):
         sf.run(parent, id="p")
+
+
+def test_a_workflow_that_failed_is_not_called_a_step() -> None:
+    @workflow(name="child")
+    def child() -> None:
+        raise Boom("why")
+
+    @workflow(name="parent")
+    def parent() -> None:
+        surefoot.call(child)
+
+    with Surefoot("memory:") as sf:
+        for _ in range(2):  # live, and as it is stored
+            with pytest.raises(StepFailed, match=r"^workflow 'child' failed: .*Boom: why$"):
+                sf.run(parent, id="p")
+            with pytest.raises(StepFailed, match=r"^workflow 'child' failed: .*Boom: why$"):
+                sf.run(child, id="c")
 
 
 def test_the_first_of_several_children_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:

@@ -28,12 +28,12 @@ class ValueRefused(UsageError):
 
 
 class StepFailed(SurefootError):
-    """A step failed with an exception that is not a builtin and not named in its `raises=`."""
+    """A step, or a workflow, failed with an exception that is not a builtin and not named in its `raises=`."""
 
-    def __init__(self, step: str, type_name: str, message: str) -> None:
-        super().__init__(f"step {step!r} failed: {type_name}: {message}")
-        self.step, self.type_name, self.message = step, type_name, message
-        self.rebuild_args = (step, type_name, message)
+    def __init__(self, step: str, type_name: str, message: str, what: str = "step") -> None:
+        super().__init__(f"{what} {step!r} failed: {type_name}: {message}")
+        self.step, self.type_name, self.message, self.what = step, type_name, message, what
+        self.rebuild_args = (step, type_name, message) if what == "step" else (step, type_name, message, what)
 
 
 class Refused(SurefootError):

@@ -60,13 +60,16 @@ def encode_failure(error: BaseException) -> bytes:
     return content
 
 
-def rebuild_failure(content: bytes, step: str, raises: tuple[type[BaseException], ...]) -> BaseException:
-    """The exception that a workflow sees for a recorded failure."""
+def rebuild_failure(
+    content: bytes, name: str, raises: tuple[type[BaseException], ...], what: str = "step"
+) -> BaseException:
+    """The exception that is seen for a recorded failure of the step, or `what` else, of that name."""
     failure = _decode(content)
+    failed = StepFailed(name, failure.type, failure.message, what)
     for kind in (*raises, *_BUILTINS, *_OURS):
         if kind.__qualname__ == failure.type:
-            return _rebuild(kind, failure) or StepFailed(step, failure.type, failure.message)
-    return StepFailed(step, failure.type, failure.message)
+            return _rebuild(kind, failure) or failed
+    return failed
 
 
 def _rebuild(kind: type[BaseException], failure: Failure) -> BaseException | None:

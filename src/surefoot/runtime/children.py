@@ -266,7 +266,7 @@ def _value(workflow: Workflow[..., Any], child: str, recorded: bytes) -> Any:
         case RunStatus.CANCELLED:
             raise RunCancelled(child)
         case RunStatus.FAILED:
-            raise rebuild_failure(bytes(joined.value), workflow.name, workflow.raises)
+            raise rebuild_failure(bytes(joined.value), workflow.name, workflow.raises, "workflow")
         case _:
             return workflow.codec.decode(bytes(joined.value))
 

@@ -184,7 +184,7 @@ def stored_result(store: Store, workflow: Workflow[..., Any], run: Run) -> Any:
     if result[:1] == b"\x00":
         result = store.read_blob(result[1:])
     if run.status is RunStatus.FAILED:
-        raise rebuild_failure(result, workflow.name, workflow.raises)
+        raise rebuild_failure(result, workflow.name, workflow.raises, "workflow")
     return workflow.codec.decode(result)
 
 
@@ -239,7 +239,7 @@ def _success(plan: Plan, session: Session, value: Any) -> Ending:
 
 def _failure(plan: Plan, failure: Exception) -> Ending:
     stored = encode_failure(failure)
-    error = rebuild_failure(stored, plan.workflow.name, plan.workflow.raises)
+    error = rebuild_failure(stored, plan.workflow.name, plan.workflow.raises, "workflow")
     error.__cause__ = failure
     reason = f"{type(failure).__name__}: {failure}"
     return Ending(RunDo.FAIL, error=error, result=stored, reason=reason, settle=True)
