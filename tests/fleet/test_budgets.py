@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -350,6 +352,31 @@ def test_what_failed_by_its_budget_is_undone_if_the_workflow_says_so() -> None:
         with pytest.raises(BudgetExceeded):
             sf.run(work, id="r", budget=Budget(tokens=50, attempts=3))
         assert SENT == ["one", "two", "think", "undo two", "undo one"]
+
+
+def test_a_report_from_a_thread_of_its_own_is_counted_or_refused_and_never_lost() -> None:
+    """A pool in a step's body: with the context it counts, without it nobody would know whose it is."""
+    told: list[str] = []
+
+    @step
+    def think_side_by_side() -> None:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(copy_context().run, lambda: spend(tokens=60)).result()
+            with pytest.raises(UsageError, match="nobody's budget would count it"):
+                pool.submit(lambda: spend(tokens=60)).result()
+        told.append("refused")
+
+    @workflow
+    def work() -> None:
+        think_side_by_side()
+        think(100)
+
+    with Surefoot("memory:") as sf:
+        with pytest.raises(BudgetExceeded) as exceeded:
+            sf.run(work, id="r", budget=Budget(tokens=150))
+        assert (told, exceeded.value.used) == (["refused"], "160")
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: spend(tokens=60)).result()  # outside of any run it does nothing
 
 
 def test_children_stop_with_a_parent_that_passes_its_budget(tmp_path: Path) -> None:

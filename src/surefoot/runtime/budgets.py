@@ -6,6 +6,7 @@ and one that runs again pays again. In the workflow's code it has a slot, so a r
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import msgspec
@@ -16,18 +17,26 @@ from ..core.journal import SPENT, Draft, EntryKind
 from ..core.meter import SPEND
 from .scope import current
 from .session import Session
+from .step import has_lost_context
 
 
 def spend(*, tokens: int = 0, money: Any = None) -> None:
     """Report tokens, or money (a Decimal, in the budget's currency), that this run has used.
 
     The report is in the journal no later than whatever is recorded next. If it passes the run's budget, the run stops
-    here, as failed; an effect's body goes on first, so that its answer is recorded. Outside a run it does nothing.
+    here, as failed; an effect's body goes on first, so that its answer is recorded. Outside a run it does nothing. In a
+    thread that has lost its run's context it raises UsageError: nobody would know whose budget it is.
     """
     if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError(f"surefoot.spend(tokens=) must be a whole number, 0 or more, found {tokens!r}")
     spent = Spent(tokens=tokens, money=None if money is None else amount(money, "surefoot.spend(money=)"))
     scope = current.get()
+    if scope is None and has_lost_context():
+        raise UsageError(
+            f"surefoot.spend() was called in thread {threading.current_thread().name!r}, which does not know of any "
+            "run, while runs are live in this process; nobody's budget would count it. Start the thread with "
+            "contextvars.copy_context().run, or with asyncio.to_thread"
+        )
     if scope is None or not scope.session.state.run_id:
         return
     session, branch = scope.session, scope.branch
