@@ -159,6 +159,13 @@ CHANGES = [
         f"{LIMITS} -k never_early and sqlite",
     ),
     Change(
+        "a worker takes from queues that it does not serve",
+        "stores/base.py",
+        "        and row.queue in served.queues\n        and (row.workflow",
+        "        and (row.workflow",
+        f"{CONTRACT} -k memory and cannot_run_is_left",
+    ),
+    Change(
         "a worker takes versions that it has not: memory",
         "stores/base.py",
         "        and (row.workflow, row.version) in served.workflows\n",
@@ -278,6 +285,13 @@ CHANGES = [
         "core/dispatch_writes.py",
         "    if deaths < (2 * deaths_max - 1 if beside else deaths_max):",
         "    if True:",
+        f"{CONTRACT} -k memory and keeps_killing",
+    ),
+    Change(
+        "a run that was quarantined stays in its queue",
+        "core/dispatch.py",
+        "        case RunStatus.PENDING:\n",
+        "        case RunStatus.PENDING | RunStatus.QUARANTINED:\n",
         f"{CONTRACT} -k memory and keeps_killing",
     ),
     Change(

@@ -15,6 +15,7 @@ from surefoot.core.lease import Owner
 from surefoot.core.run import RunDo, RunStatus
 from surefoot.core.writes import CLOCK_ID, ClaimRun, EndRun, KeepClock
 from surefoot.runtime import waiting
+from surefoot.runtime import waits as choices_of_time
 from surefoot.runtime.lease_clock import LeaseClock, TellsTime
 from surefoot.stores.memory import MemoryStore
 from surefoot.stores.sqlite.store import SqliteStore
@@ -22,7 +23,7 @@ from surefoot.testing.clock import FakeClock
 from surefoot.testing.crash import abandon
 from tests.runtime.support import Crash
 from tests.runtime.test_lease_clock import Shared
-from tests.waits.support import GIVE_UP_SECONDS, until, waits, worker
+from tests.waits.support import GIVE_UP_SECONDS, closed_after, until, waits, worker
 
 HOUR = 3600.0
 
@@ -111,7 +112,7 @@ def test_what_ends_a_wait_is_fixed_when_it_begins_and_no_crash_begins_it_anew(pl
     with pytest.raises(Crash):
         dead.run(flow, id="r")
     abandon(dead)
-    with Surefoot(place, clock=clock) as sf:
+    with Surefoot(place, clock=clock) as sf, closed_after(sf):
         assert sf.run(flow, id="r") in ("awake", "late")
     assert 600 - 1e-3 <= clock.lease_now() - before <= 601
 
@@ -292,13 +293,24 @@ async def test_a_timeout_is_not_begun_anew_by_a_crash(db: str) -> None:
     assert 600 <= clock.lease_now() - before <= 601
 
 
-async def test_a_timer_that_ran_out_while_nobody_was_there_does_not_end_what_was_recorded() -> None:
+async def test_a_timer_that_ran_out_while_nobody_was_there_does_not_end_what_was_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock, store, lives = FakeClock(), MemoryStore(), list[int]()
+    asked, decided = list[int](), list[int]()
+    record = choices_of_time._record
+
+    async def watched(session: Any, branch: Any, name: str, value: Any) -> Any:
+        decided.append(asked.count(2))
+        return await record(session, branch, name, value)
+
+    monkeypatch.setattr(choices_of_time, "_record", watched)
 
     @workflow
     async def flow() -> int:
         async def work() -> None:
             for number in range(60):  # each takes some turns of the event loop, also when it is recorded
+                asked.append(len(lives))
                 await surefoot.gather(note_async(number), note_async(-number))
             if len(lives) == 1:
                 worked.set()
@@ -320,6 +332,7 @@ async def test_a_timer_that_ran_out_while_nobody_was_there_does_not_end_what_was
     async with Surefoot(store, clock=clock) as sf:
         assert await sf.run(flow, id="r") == 0
         assert sf.get("r").reason == "", "nothing recorded was left unread"
+    assert decided == [60], "it was decided before all that is recorded had been asked for"
 
 
 async def _never(seconds: float) -> None:
