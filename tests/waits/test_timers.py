@@ -391,3 +391,21 @@ def test_a_run_that_sleeps_where_it_is_learns_soon_that_it_was_taken_over(db: st
         clock.at(100, take_and_end)
         assert sf.run(sleeper, HOUR, id="r") == "by another"
         assert clock.lease_now() - before <= 200 + 2 * waiting.LOOK_SECONDS
+
+
+def test_a_waiting_run_says_until_when_it_waits(db: str) -> None:
+    @workflow
+    def far() -> None:
+        surefoot.sleep_until(datetime.max.replace(tzinfo=UTC))
+
+    @workflow
+    def bounded() -> None:
+        surefoot.wait_for("go", within=HOUR)
+
+    with worker(db, far, bounded) as sf:
+        sf.start(far, id="far", queue="default")
+        sf.start(bounded, id="bounded", queue="default")
+        assert until(lambda: waits(sf, "far")).reason == "its timer, due at 9999-12-31 23:59:59 UTC"
+        run = until(lambda: waits(sf, "bounded"))
+        due = datetime.fromtimestamp(run.waits[0].until, UTC)
+        assert run.reason == f"signal 'go', until {due:%Y-%m-%d %H:%M:%S} UTC"

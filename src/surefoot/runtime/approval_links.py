@@ -18,8 +18,8 @@ import msgspec
 
 from ..core.errors import ApprovalClosed, SurefootError, UsageError
 from ..core.ids import check_id
-from .decisions import ApprovalView, decide, find, instant
-from .spans import optional_span
+from .decisions import ApprovalView, decide, find
+from .spans import instant, optional_span
 
 if TYPE_CHECKING:
     from .engine import Engine

@@ -7,7 +7,6 @@ compares it with what is asked for now, in the transaction that keeps the decisi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,6 +20,7 @@ from ..core.journal import Entry, EntryKind
 from ..core.run import FINAL, UNFINISHED, Run, Waits
 from ..core.view import Answer, Verdict
 from .approvals import decision_mail
+from .spans import instant
 from .waiting import refuse_in_workflow
 
 if TYPE_CHECKING:
@@ -226,11 +226,6 @@ def _check_why(why: object, *, needed: bool) -> str:
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise UsageError("why holds a surrogate, which no text has")
     return text
-
-
-def instant(at: float) -> str:
-    """The time in words, in UTC."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _closed(view: ApprovalView, answer: Answer, digest: str) -> str:

@@ -1,8 +1,8 @@
-"""Lengths of time as callers say them: seconds or a timedelta, within what a calendar can hold."""
+"""Times as people say and read them: lengths are seconds or timedeltas, instants are told in UTC."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ..core.errors import UsageError
@@ -27,6 +27,15 @@ def span_of(value: Any, what: str, *, least: str = "0") -> float:
 def optional_span(value: Any, what: str) -> float | None:
     """The same for what may be left out: more than 0, or None."""
     return None if value is None else span_of(value, what, least="more than 0")
+
+
+def instant(at: float) -> str:
+    """The time in words, in UTC; one that no calendar has is the nearest that it has."""
+    try:
+        moment = datetime.fromtimestamp(at, UTC)
+    except (ValueError, OverflowError, OSError):
+        moment = datetime.max.replace(tzinfo=UTC) if at > 0 else datetime.min.replace(tzinfo=UTC)
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def shown(value: Any) -> str:

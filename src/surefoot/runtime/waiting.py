@@ -24,6 +24,7 @@ from ..core.run import Waits
 from .lease_clock import TellsTime
 from .scope import current, require
 from .session import Session
+from .spans import instant
 
 T = TypeVar("T")
 POLL_SECONDS = 0.25
@@ -176,9 +177,9 @@ def reason_of(wait: Waits) -> str:
     """What a run waits for, in words."""
     match wait.kind:
         case "timer":
-            return "its timer is not due yet"
+            return f"its timer, due at {instant(wait.until)}"
         case "signal":
-            return f"signal {wait.name!r}"
+            return f"signal {wait.name!r}" + (f", until {instant(wait.until)}" if wait.until else "")
         case "approval":
             return f"{wait.name.replace(':', ' ')} by {wait.who}: {wait.detail}"
         case _:

@@ -9,7 +9,8 @@ import html
 import msgspec
 
 from ..core.plain import plain
-from ..runtime.decisions import ApprovalView, instant
+from ..runtime.decisions import ApprovalView
+from ..runtime.spans import instant
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; color: #1d1d1f; }
