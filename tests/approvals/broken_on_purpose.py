@@ -181,6 +181,20 @@ CHANGES = [
         f"{LINKS} -k does_not_fit",
     ),
     Change(
+        "who decides need not say what was shown",
+        "runtime/decisions.py",
+        "    if (approved or digest is not None) and not (isinstance(digest, str) and digest):\n",
+        "    if False:\n",
+        f"{DECIDING} -k makes_no_sense",
+    ),
+    Change(
+        "a number is a secret",
+        "runtime/approval_links.py",
+        "    if not isinstance(given, str | bytes):",
+        "    if given is None:",
+        f"{LINKS} -k is_checked",
+    ),
+    Change(
         "the page is not escaped",
         "web/approval_page.py",
         "    return html.escape(plain(text))\n",

@@ -174,6 +174,8 @@ def encode_message(value: Any, what: str) -> bytes:
         return Codec(kind, what).settle(value)[0]
     except ValueRefused as refused:
         why = refused.why.partition(_ANNOTATE)[0]
+        if why.startswith("it "):  # too large, too deep: no other type would help
+            raise
         hint = "send JSON's own types, or one object such as a dataclass, which wait_for(name, type) reads back"
         raise ValueRefused(what, refused.path, f"{why}; {hint}") from None
 
