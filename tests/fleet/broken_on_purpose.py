@@ -9,6 +9,7 @@ from __future__ import annotations
 from tests.breaking import Area, Change, main
 
 AREA = Area("src/surefoot", "")
+COUNTED = "tests/fleet/test_what_counts_over_restarts.py"
 CHILDREN, CANCELLING, BUDGETS, SCHEDULES = (
     f"tests/fleet/test_{name}.py" for name in ("children", "cancelling", "budgets", "schedules")
 )
@@ -183,6 +184,13 @@ CHANGES = [
         "",
         f"{CANCELLING} -k no_longer_reaches",
     ),
+    Change(
+        "who asks does not end the run of an owner that died before it saw the cancellation",
+        "runtime/cancelling.py",
+        "    if answer.verdict is Verdict.BUSY and answer.run is not None:\n",
+        "    if False:\n",
+        f"{CANCELLING} -k killed_before_it_saw",
+    ),
     # --- budgets --------------------------------------------------------------------------------------------------
     Change(
         "attempts are not limited",
@@ -238,6 +246,27 @@ CHANGES = [
         "core/meter.py",
         "                    self.attempts += entry.attempts - (entry.slot in intents)\n",
         "                    self.attempts += entry.attempts\n",
+        f"{BUDGETS} -k to_the_last_attempt",
+    ),
+    Change(
+        "a step that failed was no attempt after a restart",
+        "core/meter.py",
+        "                case EntryKind.STEP | EntryKind.FAILURE:\n",
+        "                case EntryKind.STEP:\n",
+        f"{COUNTED} -k of_a_step",
+    ),
+    Change(
+        "a call that failed was no attempt after a restart",
+        "core/meter.py",
+        "                case _ if is_try(entry.slot):\n                    self.attempts += entry.attempts\n",
+        "                case _ if is_try(entry.slot):\n                    pass\n",
+        f"{COUNTED} -k of_a_call",
+    ),
+    Change(
+        "an effect that was sent and not answered was no attempt after a restart",
+        "core/meter.py",
+        "                    intents.add(entry.slot)\n                    self.attempts += 1\n",
+        "                    intents.add(entry.slot)\n",
         f"{BUDGETS} -k to_the_last_attempt",
     ),
     Change(
@@ -418,6 +447,20 @@ CHANGES = [
         f"{SCHEDULES} -k same_definition_again",
     ),
     Change(
+        "a scheduler that looked before a new definition fires the old one",
+        "core/schedule.py",
+        "            fresh = replace(fresh, revision=held.revision + 1, **kept)\n",
+        "            fresh = replace(fresh, revision=held.revision, **kept)\n",
+        f"{SCHEDULES} -k before_a_new_definition",
+    ),
+    Change(
+        "a pause ends when its schedule is defined otherwise",
+        "core/schedule.py",
+        '("created_at", "paused", "last_run", "last_at")',
+        '("created_at", "last_run", "last_at")',
+        f"{SCHEDULES} -k paused_stays_so",
+    ),
+    Change(
         "an interval counts from the last look",
         "core/schedule.py",
         "        return (at for n in count(first) if (at := anchor + n * every) > after)\n",
@@ -430,6 +473,13 @@ CHANGES = [
         "int.from_bytes(digest(run_id.encode())[:4]) / (1 << 32)",
         "1.5",
         f"{SCHEDULES} -k by_its_own_share",
+    ),
+    Change(
+        "a worker looks at its schedules by the wall clock",
+        "runtime/schedules.py",
+        "                count += fire(self._engine, schedule, self._engine.time())\n",
+        "                count += fire(self._engine, schedule, self._engine.clock.now())\n",
+        f"{SCHEDULES} -k nobody_can_set",
     ),
     Change(
         "schedules run by the wall clock",

@@ -230,6 +230,31 @@ def test_a_scheduler_that_looked_before_a_pause_starts_nothing_after_it() -> Non
         assert sf.schedules()[0].paused and started(sf) == []
 
 
+def test_a_scheduler_that_looked_before_a_new_definition_does_not_fire_the_old_one() -> None:
+    from surefoot.runtime.schedules import fire
+
+    clock = FakeClock(START)
+    with opened(clock) as sf:
+        sf.schedule("s", report, "old", every=60)
+        clock.sleep(60)
+        (seen,) = sf.store.board.find_schedules()
+        sf.schedule("s", report, "new", every=60)
+        assert fire(sf.engine, seen, sf.engine.time()) == 0 and started(sf) == []
+        clock.sleep(60)
+        assert fire_due(sf.engine) == 1
+        assert [run.arguments for run in sf.store.find_runs()] != [seen.arguments]
+
+
+def test_a_schedule_that_is_paused_stays_so_when_it_is_defined_otherwise() -> None:
+    clock = FakeClock(START)
+    with opened(clock) as sf:
+        sf.schedule("s", report, "a", every=60)
+        sf.pause_schedule("s")
+        assert sf.schedule("s", report, "b", every=60).paused
+        clock.sleep(60)
+        assert fire_due(sf.engine) == 0
+
+
 def test_a_run_that_exists_is_not_started_again_even_if_the_schedule_forgot() -> None:
     clock = FakeClock(START)
     with opened(clock) as sf:
@@ -264,6 +289,19 @@ def test_a_wall_clock_that_is_set_by_an_hour_loses_and_doubles_nothing(step: flo
             fire_due(sf.engine)
         expected = [f"2027-01-15T08:{minute}0:00Z" for minute in range(1, 6)] + ["2027-01-15T09:00:00Z"]
         assert started(sf) == expected
+
+
+def test_a_worker_fires_by_the_clock_that_nobody_can_set() -> None:
+    from surefoot.runtime.schedules import Alarm
+
+    clock = SteppedClock(START)
+    with opened(clock) as sf:
+        sf.schedule("s", report, "a", every=600)
+        clock.step = 3600.0
+        assert Alarm(sf.engine).look() == 0, "ten minutes have not passed"
+        clock.step = -3600.0
+        clock.sleep(600)
+        assert Alarm(sf.engine).look() == 1
 
 
 def test_a_store_clock_that_goes_back_starts_nothing_twice() -> None:
