@@ -55,6 +55,22 @@ def test_what_a_live_deliverer_has_claimed_is_left_to_it(connect: Callable[[], A
     assert states(connect) == {"r": "delivered"}
 
 
+def test_a_deliverer_is_known_to_live_before_it_claims_anything(
+    connect: Callable[[], Any], quick_path: Path, receiver: Post
+) -> None:
+    """Or another would take it for dead, and its first claims for free."""
+    seen: list[bool] = []
+    put(connect, keyed_mail, "known", id="r")
+    with Surefoot(str(quick_path / "agents.db")) as sf, Surefoot(str(quick_path / "agents.db")) as other:
+
+        def watched() -> Any:
+            seen.append(other.store.is_gone(sf.engine.owner))
+            return connect()
+
+        assert outbox.deliver(sf, watched) == outbox.Delivered(delivered=1)
+    assert seen == [False]
+
+
 def test_a_deliverer_whose_claim_has_lapsed_changes_nothing_that_another_has(
     connect: Callable[[], Any], virtual: Surefoot, clock: FakeClock
 ) -> None:
