@@ -173,6 +173,13 @@ CHANGES = [
         f"{RULES} -k too_many",
     ),
     Change(
+        "a refresh that a person gave up is tried again with the same token",
+        "chain.py",
+        "            return State.VOID if harmless else State.DEAD\n",
+        "            return State.VOID\n",
+        f"{RULES} -k means_something",
+    ),
+    Change(
         "what was given up is not asked for a late answer",
         "credential.py",
         "(state is State.PARKED and settled == standing.place)",
@@ -236,6 +243,27 @@ CHANGES = [
         "        if False:\n",
         f"{DOUBTS} -k given_out_nowhere",
     ),
+    Change(
+        "a doubt of what is forgotten stays",
+        "families.py",
+        "    outcome = _head(reader, FORGET, family, give)\n    close_older(reader, family)\n",
+        "    outcome = _head(reader, FORGET, family, give)\n",
+        f"{DOUBTS} -k leaves_no_doubt",
+    ),
+    Change(
+        "a revocation that nobody confirmed passes for one",
+        "families.py",
+        "    if not isinstance(outcome, Confirmed):\n",
+        "    if False:\n",
+        f"{DOUBTS} -k revocation_that_nobody",
+    ),
+    Change(
+        "a refresh token that is dead cannot be revoked",
+        "families.py",
+        "    if isinstance(told_as, Refused) and told_as.reason.startswith(DEAD):\n        return",
+        "    if False:\n        return",
+        f"{DOUBTS} -k revocation_that_nobody",
+    ),
     # --- secrets --------------------------------------------------------------------------------------------------
     Change(
         "a secret is bound to no place",
@@ -278,6 +306,20 @@ CHANGES = [
         '    access_token: str = field(default="", repr=False)\n',
         '    access_token: str = field(default="")\n',
         f"{RULES} -k shows_no_secret",
+    ),
+    Change(
+        "what is kept of a token shows it",
+        "token.py",
+        'f"Held(lifetime_seconds=',
+        'f"Held(access_token={self.access_token}, lifetime_seconds=',
+        f"{RULES} -k says_less",
+    ),
+    Change(
+        "an old key seals",
+        "sealing.py",
+        "        key_id, key = next(iter(self.at_hand().items()))\n",
+        "        key_id, key = list(self.at_hand().items())[-1]\n",
+        f"{DOUBTS} -k rotated",
     ),
     Change(
         "a receipt that a person typed in is shown",

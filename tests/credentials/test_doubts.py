@@ -14,6 +14,7 @@ from surefoot.core.commands import Commit
 from surefoot.core.effect import Status
 from surefoot.credentials import (
     Credential,
+    CredentialError,
     NeedsReconnect,
     NotRefreshed,
     Token,
@@ -26,7 +27,7 @@ from surefoot.credentials import (
 )
 from surefoot.credentials.exchange import outside_any_run
 from surefoot.testing.crash import SimulatedCrash, abandon, crash_at
-from surefoot.testing.oauth import Fault, Promise
+from surefoot.testing.oauth import EndpointError, Fault, Promise
 from tests.credentials.world import KEY, OTHER_KEY, World
 
 # --- lost answers -------------------------------------------------------------------------------------------------
@@ -266,6 +267,36 @@ def test_what_is_forgotten_is_given_out_nowhere_and_revoked_once(worlds: Callabl
             held.access_token()
     world.credential.reconnect(world.sign_in("two"))
     assert world.endpoint.use(twin.access_token()) == 200
+
+
+def test_what_is_forgotten_leaves_no_doubt(worlds: Callable[..., World]) -> None:
+    world = worlds()
+    world.clock.advance(3600)
+    world.endpoint.faults = [Fault.LOST]
+    with pytest.raises(NeedsReconnect):
+        world.credential.access_token()
+    assert [each.status for each in world.open_effects()] == [Status.PARKED]
+    world.credential.forget()
+    assert world.open_effects() == []
+
+
+def test_a_revocation_that_nobody_confirmed_is_told_and_one_of_a_dead_token_is_done(
+    worlds: Callable[..., World],
+) -> None:
+    says = [EndpointError(400, {"error": "invalid_scope"}), EndpointError(400, {"error": "invalid_grant"})]
+
+    def revoke(attempt: Attempt, refresh_token: str) -> None:
+        raise says[0]
+
+    for told in (True, False):
+        world = worlds(revoke=revoke)
+        if told:
+            with pytest.raises(CredentialError, match="has not confirmed that it revoked them"):
+                world.credential.forget()
+        else:
+            world.credential.forget()
+        assert world.credential.view().state == "forgotten"
+        del says[0]
 
 
 # --- keys ---------------------------------------------------------------------------------------------------------
