@@ -135,6 +135,26 @@ async def test_first_refuses_what_it_cannot_run(db: Path) -> None:
         assert await sf.run(flow, id="r") == "refused"
 
 
+@pytest.mark.filterwarnings("error")
+def test_first_in_a_def_workflow_says_what_to_use_there() -> None:
+    """It gave a coroutine that nobody awaits."""
+
+    @step
+    async def fast() -> int:
+        return 1
+
+    @workflow
+    def flow() -> str:
+        with pytest.raises(UsageError, match=r"for async def workflows; .* within="):
+            surefoot.first(fast.function())
+        return "refused"
+
+    with Surefoot("memory:") as sf:
+        assert sf.run(flow, id="r") == "refused"
+    with pytest.raises(UsageError, match="inside a workflow"):
+        surefoot.first()
+
+
 # --- timeout ----------------------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from uuid import UUID
@@ -199,11 +199,24 @@ def timeout(seconds: timedelta | float) -> Timeout:
     return Timeout(session, branch, length)
 
 
-async def first(*branches: Awaitable[Any]) -> tuple[int, Any]:
+def first(*branches: Awaitable[Any]) -> Coroutine[Any, Any, tuple[int, Any]]:
     """Run all, return (index, result) of the one that finishes first, and cancel the others; the winner is recorded.
 
-    An effect of a loser that was being sent is in doubt, and is settled before the run ends.
+    For `async def` workflows: await it. Children may stand among the branches; one that loses goes on. An effect of a
+    loser that was being sent is in doubt, and is settled before the run ends.
     """
+    session, _ = require("surefoot.first()")
+    if not session.asynchronous:
+        for branch in branches:
+            getattr(branch, "close", bool)()
+        raise UsageError(
+            "surefoot.first() is for async def workflows; in a def workflow bound a wait with within=, or a step with "
+            "@step(timeout=...)"
+        )
+    return _first(branches)
+
+
+async def _first(branches: tuple[Awaitable[Any], ...]) -> tuple[int, Any]:
     session, branch = require("surefoot.first()")
     if not branches:
         raise UsageError("surefoot.first() needs at least one awaitable")
