@@ -122,6 +122,28 @@ def test_to_undo_what_has_ended_without_is_refused_and_again_what_was_undone_is_
     worker.kill()
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"reason": None}, {"reason": 5}, {"reason": "\ud800"}, {"reason": "x" * 4001}, {"compensate": "no"}],
+    ids=str,
+)
+def test_a_cancellation_that_cannot_be_stored_is_refused_and_changes_nothing(
+    files: tuple[str, str], wrong: dict[str, Any]
+) -> None:
+    """It damaged the run's record, and with that whatever reads all runs: lists, and every worker."""
+    with Surefoot(files[0]) as sf:
+        from tests.fleet import family as code
+
+        sf.start(code.slow, "q", id="q", queue="default")
+        with pytest.raises(UsageError, match=r"reason|compensate="):
+            sf.cancel("q", **wrong)
+        assert [run.status for run in sf.list()] == [RunStatus.PENDING]
+        for who in (None, 5, "\ud800", "x" * 201):
+            with pytest.raises(UsageError, match="who"):
+                sf.signal("q", "go", 1, who=who)  # type: ignore[arg-type]
+        assert sf.signal("q", "go", 1) and len(sf.store.board.read_mail("q")) == 1
+
+
 def test_a_family_in_a_fleet_is_cancelled_with_its_head(family: ForkServer, files: tuple[str, str]) -> None:
     worker = family.start("work", *files, 60.0)
     assert worker.read(20.0, until="works")

@@ -85,6 +85,17 @@ def check_id(text: object, what: str) -> str:
     return text
 
 
+def check_text(text: object, what: str, most: int = 4000) -> str:
+    """Accept any text that can be stored, also none; `most` characters."""
+    if not isinstance(text, str):
+        raise UsageError(f"{what} must be a string, found {type(text).__name__}")
+    if len(text) > most:
+        raise UsageError(f"{what} has {len(text):,} characters, {most:,} at most")
+    if any(0xD800 <= ord(character) < 0xE000 for character in text):
+        raise UsageError(f"{what} holds a surrogate, which no text has")
+    return text
+
+
 def _is_control(character: str) -> bool:
     code = ord(character)
     return code < 32 or 0x7F <= code < 0xA0 or 0xD800 <= code < 0xE000

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
 
 R = TypeVar("R")
 
@@ -63,3 +64,19 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     code: int | str | None = None
     retry_after: float = 0.0
     value: Any = None
+
+
+def storable(answer: Answered) -> Answered:
+    """The answer with a reason and a code that can be stored, whatever the body's exception held."""
+    reason, code = storable_text(answer.reason), cast("object", answer.code)
+    if code is not None and not isinstance(code, int):
+        code = storable_text(code)
+    if reason is answer.reason and code is answer.code:
+        return answer
+    return replace(answer, reason=reason, code=code)
+
+
+def storable_text(text: object) -> str:
+    """The text itself; what is none, or holds surrogates, as it is shown."""
+    shown = text if isinstance(text, str) else str(text)
+    return shown if shown.isascii() else shown.encode("utf-8", "backslashreplace").decode()

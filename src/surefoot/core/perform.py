@@ -18,7 +18,7 @@ from .errors import CancelRequested, Damaged, Disagreement, EffectMoved, NotAppr
 from .flows import POLL_SECONDS, Begun, EffectCall, RunState, Taken, check, mark, preview_of, spill, unspill
 from .ids import branch_of, derive_key
 from .journal import Branch, Draft, Entry, EntryKind
-from .outcome import Answered
+from .outcome import Answered, storable, storable_text
 from .writes import Blobs, ParkUnasked, RecordEffect, TakeEffect, Verdict
 
 
@@ -266,6 +266,7 @@ def _attempt(
         except EffectMoved:
             pass  # whoever took it sees the attempt that was recorded
         raise
+    answer = storable(answer)
     now = yield from ask(Now())
     do = policy.judge(effect, answer)
     evidence = policy.answer_evidence(effect, answer, now)
@@ -279,6 +280,7 @@ def _attempt(
 
 def _ask_receiver(state: RunState, call: EffectCall, effect: Effect, outcome: Draft) -> Flow[tuple[Effect, bool]]:
     evidence = yield from ask(AskReceiver(call, effect))
+    evidence = replace(evidence, text=storable_text(evidence.text))
     if evidence.found != "found":
         return (yield from _record(state, effect, None, evidence=evidence)), False
     shown = replace(evidence, value=b"")  # the receipt itself is kept as the receipt

@@ -6,13 +6,13 @@ import os
 from collections.abc import Coroutine, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast, overload
 
 from ..core import flows
 from ..core.budget import Budget
 from ..core.dispatch_writes import SendMail
 from ..core.errors import RunEnded, RunNotFound, UsageError
-from ..core.ids import check_id
+from ..core.ids import check_id, check_text
 from ..core.mail import Mail
 from ..core.run import Run, RunStatus
 from ..core.values import encode_message
@@ -305,7 +305,7 @@ class Surefoot:
             name=check_message_name(name, "signal"),
             at=self.engine.time(),
             value=encode_message(value, f"signal {name!r}"),
-            who=who,
+            who=check_text(who, "who", 200),
         )
         return self.send(mail, first=first)
 
@@ -408,6 +408,9 @@ class Surefoot:
         """
         self.check_open()
         check_id(id, "run id")
+        check_text(reason, "reason")
+        if not isinstance(cast("Any", compensate), bool):
+            raise UsageError(f"compensate= takes True or False, found {compensate!r}")
         self.engine.join()
         stamp, vantage = next(self.engine.stamps), self.engine.look(0)
         write = CancelRun(run_id=id, vantage=vantage, reason=reason, undo=compensate, stamp=stamp)

@@ -32,6 +32,7 @@ from ..core.errors import (
 )
 from ..core.failures import encode_failure, rebuild_failure
 from ..core.flows import spill
+from ..core.outcome import storable_text
 from ..core.run import Run, RunDo, RunStatus, Waits
 from ..core.writes import Answer, Blobs, EndRun
 from ..stores.base import Store
@@ -103,7 +104,7 @@ def finish(session: Session, ending: Ending, stamps: Any, at: Callable[[], float
         fence=state.fence,
         do=ending.do,
         at=at(),
-        reason=ending.reason[:4000],
+        reason=storable_text(ending.reason[:4000]),
         result=result,
         blobs=blobs,
         length_at_claim=state.length,
