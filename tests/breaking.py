@@ -1,6 +1,6 @@
 """Breaks safety rules on purpose, one at a time in a copy of the tree, and says which test sees it.
 
-    python -m tests.breaking                            # every area, about two hours
+    python -m tests.breaking                            # every area, about three hours
     python -m tests.breaking proxy crashtest            # these
     python -m tests.proxy.broken_on_purpose token       # those of one area whose description holds a word
 
