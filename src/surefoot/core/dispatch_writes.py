@@ -21,6 +21,7 @@ from .dispatch import (
     choose,
     spent,
 )
+from .errors import Damaged
 from .lease import Vantage
 from .mail import Mail
 from .run import FINAL, Run, RunDo, RunStatus, apply_run
@@ -54,17 +55,23 @@ class ClaimReady(Write, frozen=True, kw_only=True):
         queues = {name: queue for name in named if (queue := view.desk.queue(name)) is not None}
         counted = _counted(ready, queues)
         under_way = view.desk.taken(counted) if counted else []
-        chosen = choose(ready, under_way, queues, owner=owner, slots=self.slots, now=now, turns=self.turns)
+        while True:
+            chosen = choose(ready, under_way, queues, owner=owner, slots=self.slots, now=now, turns=self.turns)
+            found = [_read(view, row) for row in chosen]
+            if all(readable for _, readable in found):
+                break
+            damaged = {row.run_id for row, (_, readable) in zip(chosen, found, strict=True) if not readable}
+            ready = [row for row in ready if row.run_id not in damaged]
         probation = _Probation(view, self.served.queues, owner)
-        runs = tuple(run for row in chosen if (run := self._take(view, row, probation)) is not None)
+        pairs = zip(chosen, found, strict=True)
+        runs = tuple(run for row, (held, _) in pairs if (run := self._take(view, row, held, probation)) is not None)
         for name, queue in queues.items():
             count = sum(run.queue == name for run in runs)
             if count and queue.limits.rate:
                 view.desk.put_queue(spent(queue, count, now))
         return Answer(Verdict.TOOK if runs else Verdict.ABSENT, runs=runs)
 
-    def _take(self, view: View, row: Ready, probation: _Probation) -> Run | None:
-        run = view.run(row.run_id)
+    def _take(self, view: View, row: Ready, run: Run | None, probation: _Probation) -> Run | None:
         if run is None or run.status not in (RunStatus.PENDING, RunStatus.WAITING):
             return None
         if is_on_probation(view, run) and not probation.admits():
@@ -76,6 +83,14 @@ class ClaimReady(Write, frozen=True, kw_only=True):
         taken = replace(taken, queue=run.queue or row.queue, stamp=self.stamp)
         view.put_run(taken)
         return taken
+
+
+def _read(view: View, row: Ready) -> tuple[Run | None, bool]:
+    """(run, it can be read): a damaged one stops alone, in front of nobody; `surefoot doctor` names it."""
+    try:
+        return view.run(row.run_id), True
+    except Damaged:
+        return None, False
 
 
 class _Probation:
