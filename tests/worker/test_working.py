@@ -152,6 +152,23 @@ def test_a_run_that_waits_is_given_back_and_a_signal_takes_it_up_at_once(sf: Sur
         assert handle.result(20) == "went"
 
 
+def test_an_exception_that_cannot_say_what_it_is_ends_its_run_once(sf: Surefoot) -> None:
+    entered: list[int] = []
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    @workflow
+    def mute() -> None:
+        entered.append(1)
+        raise Mute
+
+    with sf.worker([mute]), pytest.raises(StepFailed, match="its message cannot be shown: RuntimeError"):
+        sf.start(mute, id="one", queue="default").result(20)
+    assert entered == [1] and sf.get("one").status is RunStatus.FAILED
+
+
 def test_a_workflow_that_exits_fails_and_is_not_taken_again_and_again(sf: Surefoot) -> None:
     with sf.worker(), pytest.raises(Exception, match="the workflow raised SystemExit"):
         sf.start(code.leaves, "x", id="one", queue="default").result(20)

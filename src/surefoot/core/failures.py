@@ -44,6 +44,14 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()[:MESSAGE_CHARACTERS]
 
 
+def message_of(error: BaseException) -> str:
+    """What an exception says; where its own `__str__` fails, that."""
+    try:
+        return str(error)
+    except Exception as broken:
+        return f"(its message cannot be shown: {type(broken).__name__})"
+
+
 def _is_plain(arg: object) -> bool:
     return isinstance(arg, str | int | bool | None) or (isinstance(arg, float) and math.isfinite(arg))
 
@@ -54,9 +62,9 @@ def encode_failure(error: BaseException) -> bytes:
     try:
         if not all(_is_plain(arg) for arg in args):
             args = None
-        content = _encode(Failure(type(error).__qualname__, _clean(str(error)), args))
+        content = _encode(Failure(type(error).__qualname__, _clean(message_of(error)), args))
     except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError):
-        content = _encode(Failure(type(error).__qualname__, _clean(str(error))))
+        content = _encode(Failure(type(error).__qualname__, _clean(message_of(error))))
     return content
 
 

@@ -30,7 +30,7 @@ from ..core.errors import (
     Suspend,
     UsageError,
 )
-from ..core.failures import encode_failure, rebuild_failure
+from ..core.failures import encode_failure, message_of, rebuild_failure
 from ..core.flows import spill
 from ..core.outcome import storable_text
 from ..core.run import Run, RunDo, RunStatus, Waits
@@ -194,7 +194,9 @@ def ending_of(plan: Plan, session: Session, value: Any, error: BaseException | N
     run_id = session.state.run_id
     match stopped_by(session, error):
         case (None | Exception()) as end if session.cancelled is not None:
-            reason = session.cancelled if end is None else f"{session.cancelled}; {type(end).__name__}: {end}"
+            reason = (
+                session.cancelled if end is None else f"{session.cancelled}; {type(end).__name__}: {message_of(end)}"
+            )
             return Ending(RunDo.CANCEL, error=RunCancelled(run_id), reason=reason, settle=True)
         case None:
             return _success(plan, session, value)
@@ -220,7 +222,9 @@ def ending_of(plan: Plan, session: Session, value: Any, error: BaseException | N
             return _failure(plan, failure)
         case interrupt if session.patient:
             # nobody interrupts a worker's run: it raised this itself, and would again for whoever is next
-            return _failure(plan, SurefootError(f"the workflow raised {type(interrupt).__name__}: {interrupt}"))
+            return _failure(
+                plan, SurefootError(f"the workflow raised {type(interrupt).__name__}: {message_of(interrupt)}")
+            )
         case interrupt:
             return Ending(RunDo.RELEASE, error=interrupt, reason=f"interrupted by {type(interrupt).__name__}")
 
@@ -242,5 +246,5 @@ def _failure(plan: Plan, failure: Exception) -> Ending:
     stored = encode_failure(failure)
     error = rebuild_failure(stored, plan.workflow.name, plan.workflow.raises, "workflow")
     error.__cause__ = failure
-    reason = f"{type(failure).__name__}: {failure}"
+    reason = f"{type(failure).__name__}: {message_of(failure)}"
     return Ending(RunDo.FAIL, error=error, result=stored, reason=reason, settle=True)
