@@ -88,8 +88,11 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "twice.py").write_text("from surefoot import Surefoot\na, b = Surefoot('a.db'), Surefoot('b.db')\n")
     (tmp_path / "broken.py").write_text("1 / 0\n")
     (tmp_path / "empty.py").write_text("")
+    (tmp_path / "unset.py").write_text("import os\nos.environ['NO_SUCH_KEY']\n")
+    (tmp_path / "unclosed.py").write_text("x = (\n")
+    (tmp_path / "leaves.py").write_text("import sys\nsys.exit(0)\n")
     yield tmp_path
-    for name in ("shop", "twice", "broken", "empty"):
+    for name in ("shop", "twice", "broken", "empty", "unset", "unclosed", "leaves"):
         sys.modules.pop(name, None)
     step_module._workflows.clear()
     step_module._workflows.update(known)
@@ -194,11 +197,16 @@ def test_retry_lets_a_run_go_on_and_says_who_takes_it(shop: Path, surefoot: Call
         (["nowhere"], "there is no module 'nowhere'"),
         (["shop/agents.py"], "expected MODULE or MODULE:NAME"),
         (["broken"], r"importing 'broken' failed: ZeroDivisionError: division by zero \(.*broken.py:1\)"),
+        (["unset"], r"importing 'unset' failed: KeyError: 'NO_SUCH_KEY' \(.*unset.py:2\)"),
+        (["unclosed"], r"importing 'unclosed' failed: SyntaxError: .*unclosed.py:1\)"),
+        (["leaves"], r"importing 'leaves' failed: SystemExit: 0 \(.*leaves.py:2\); what only a program does"),
+        (["shop.py"], r"there is no module 'shop.py' .*; a module's name has no .py: shop"),
+        (["shop", "--db", "memory:"], "memory: holds nothing that another process could start"),
         (["shop:app"], "expected a Surefoot at shop:app, found nothing"),
         (["twice"], "holds several Surefoot objects; say which: twice:a, twice:b"),
-        (["empty"], "there is no workflow to work on"),
+        (["empty", "--db", "agents.db"], "there is no workflow to work on"),
         (["shop", "--concurrency", "0"], "--concurrency"),
-        (["shop", "--queue", ""], "a queue's name must have 1 to 200 characters"),
+        (["shop", "--queue", "", "--db", "agents.db"], "a queue's name must have 1 to 200 characters"),
     ],
 )
 def test_what_is_no_worker_is_refused(surefoot: Callable[..., Ran], words: list[str], says: str) -> None:
@@ -206,3 +214,24 @@ def test_what_is_no_worker_is_refused(surefoot: Callable[..., Ran], words: list[
     ran = surefoot("worker", *words)
     assert ran.code == 2 and re.search(says, ran.err), ran.err
     assert "Traceback" not in ran.err
+
+
+def test_a_worker_for_which_no_store_was_named_makes_none(
+    surefoot: Callable[..., Ran], shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = shop / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.syspath_prepend(str(shop))
+    monkeypatch.delenv("SUREFOOT_DB", raising=False)
+    ran = surefoot("worker", "shop")
+    assert ran.code == 4 and re.search("no store is named, and there is no agents.db here", ran.err), ran.err
+    assert not list(elsewhere.iterdir())
+
+
+def test_doctor_names_the_store_in_the_command_that_starts_a_worker(surefoot: Callable[..., Ran], shop: Path) -> None:
+    with Surefoot(shop / "other.db") as sf:
+        sf.start(bill, "o1", id="o1", queue="parcels")
+    ran = surefoot("doctor", "--db", "other.db", "--json")
+    (found,) = json.loads(ran.out)["runs"]
+    assert found["next"] == "start one that does: surefoot worker --db other.db MODULE --queue parcels"

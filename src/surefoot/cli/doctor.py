@@ -11,7 +11,7 @@ from ..core.schedule import LATE_SECONDS, Schedule
 from .desk import EVERYTHING, KEY_SHOWN, Desk
 from .doubts import next_of
 from .shapes import Checkup, EffectFinding, RunFinding, ScheduleFinding
-from .text import moment, shell
+from .text import moment
 
 AGAIN = "run it again with the same id"
 NAMED = ("signal", "approval", "child")
@@ -86,7 +86,7 @@ def _stopped(desk: Desk, run: Run, entries: list[Entry], gone: str) -> tuple[str
         if not stuck:
             return *_queued(desk, run, row), False
         if run.queue:
-            start = shell("surefoot", "worker", "MODULE", "--queue", row.queue)
+            start = desk.command("worker", "MODULE", options=("--queue", row.queue))
             return f"{_state(desk, run, row)}; {stuck}", f"start one that does: {start}", True
     if run.status is RunStatus.WAITING and not run.cancel_at and not _parked(desk, run, entries):
         follows = [_named(desk, run, wait) for wait in run.waits if wait.kind in NAMED]
@@ -165,14 +165,14 @@ def _overdue(desk: Desk, damage: list[str]) -> list[ScheduleFinding]:
     late = desk.sf.engine.time() - LATE_SECONDS if firing else 0.0  # asking a store for the first time writes there
     missed = [schedule for schedule in firing if schedule.next_at < late]
     served = bool(missed and desk.serving())
-    return [_missed(schedule, served=served) for schedule in missed]
+    return [_missed(desk, schedule, served=served) for schedule in missed]
 
 
-def _missed(schedule: Schedule, *, served: bool) -> ScheduleFinding:
+def _missed(desk: Desk, schedule: Schedule, *, served: bool) -> ScheduleFinding:
     if served:
         why, follows = "a worker is there, and could not start it", "look into the log of a worker, which says why"
     else:
-        start = shell("surefoot", "worker", "MODULE", "--queue", schedule.queue)
+        start = desk.command("worker", "MODULE", options=("--queue", schedule.queue))
         why, follows = "no worker is there to start it", f"start one: {start}"
     return ScheduleFinding(
         name=schedule.name,

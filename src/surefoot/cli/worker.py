@@ -16,13 +16,15 @@ from ..core.dispatch import Ready, unserved
 from ..core.errors import UsageError
 from ..runtime.app import Surefoot
 from ..runtime.opening import patience
-from .desk import EVERYTHING, Desk, url_of
+from .desk import DEFAULT_DB, EVERYTHING, VARIABLE, Desk, url_of
 from .exits import Exit, Failed
 from .order import Db, Json, RunId, give, order_of
 from .page import Page
 from .shapes import QueueRow, Queues, Retried
 from .text import ago
 
+NOT_THEIRS = ("<frozen ", os.path.dirname(os.__file__), __file__)
+"""Where lines of a traceback come from that say nothing about a user's module: Python's library, and this file."""
 AGAIN = "run it again with the same id"
 
 
@@ -67,7 +69,8 @@ def worker(
     with sf:
         ready = sf.worker(queues=queue or ("default",), concurrency=concurrency)
         code = ", ".join(f"{name} {version!r}" if version else name for name, version in ready.served.workflows)
-        logging.getLogger("surefoot").info("working on queues %s with %s", ", ".join(ready.served.queues), code)
+        queues_served = ", ".join(ready.served.queues)
+        logging.getLogger("surefoot").info("working on queues %s with %s, in %s", queues_served, code, place_of(sf))
         ready.run()
     return Exit.FINE
 
@@ -86,14 +89,24 @@ def load(module: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise Failed(Exit.BAD_INPUT, _broken(module, error)) from error
-        raise Failed(Exit.BAD_INPUT, f"there is no module {module!r} here ({here}) or on sys.path") from None
-    except Exception as error:
+        hint = f"; a module's name has no .py: {module.removesuffix('.py')}" if module.endswith(".py") else ""
+        raise Failed(Exit.BAD_INPUT, f"there is no module {module!r} here ({here}) or on sys.path{hint}") from None
+    except (Exception, SystemExit) as error:
         raise Failed(Exit.BAD_INPUT, _broken(module, error)) from error
 
 
-def _broken(module: str, error: Exception) -> str:
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"importing {module!r} failed: {type(error).__name__}: {error} ({last.filename}:{last.lineno})"
+def _broken(module: str, error: BaseException) -> str:
+    """What went wrong where in the user's own code: the innermost line outside the library and installed packages."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(NOT_THEIRS)]
+    theirs = [frame for frame in own if "site-packages" not in frame.filename]
+    place = [*frames, *own, *theirs][-1]
+    where = f"{place.filename}:{place.lineno}"
+    if isinstance(error, SyntaxError) and error.filename:
+        where = f"{error.filename}:{error.lineno}"
+    said = f": {error}" if str(error) else ""
+    advice = "; what only a program does belongs under `if __name__ ==`" if isinstance(error, SystemExit) else ""
+    return f"importing {module!r} failed: {type(error).__name__}{said} ({where}){advice}"
 
 
 def find_surefoot(loaded: Any, module: str, name: str, url: str | None) -> Surefoot:
@@ -102,7 +115,7 @@ def find_surefoot(loaded: Any, module: str, name: str, url: str | None) -> Suref
         found = type(getattr(loaded, name)).__name__ if hasattr(loaded, name) else "nothing"
         raise Failed(Exit.BAD_INPUT, f"expected a Surefoot at {module}:{name}, found {found}")
     if url is not None:
-        return Surefoot(url)
+        return _open(url, given=True)
     if name:
         return getattr(loaded, name)
     content = cast("dict[str, object]", vars(loaded))
@@ -113,7 +126,28 @@ def find_surefoot(loaded: Any, module: str, name: str, url: str | None) -> Suref
     if len(held) > 1:
         names = ", ".join(f"{module}:{key}" for key, _ in held.values())
         raise Failed(Exit.BAD_INPUT, f"{module} holds several Surefoot objects; say which: {names}")
-    return next((each for _, each in held.values()), None) or Surefoot(url_of(None))
+    return next((each for _, each in held.values()), None) or _open(url_of(None), given=False)
+
+
+def _open(url: str, *, given: bool) -> Surefoot:
+    """The store that was named; it is made if it is not there, unless nobody named it."""
+    if url in ("memory:", ":memory:"):
+        raise Failed(
+            Exit.BAD_INPUT, "memory: holds nothing that another process could start; give --db a file or a URL"
+        )
+    if url == DEFAULT_DB and not given and not os.environ.get(VARIABLE) and not os.path.exists(url):
+        raise Failed(
+            Exit.NOT_FOUND,
+            f"no store is named, and there is no {DEFAULT_DB} here ({os.getcwd()}); give --db, set {VARIABLE}, "
+            "or make one Surefoot(...) in the module",
+        )
+    return Surefoot(url)
+
+
+def place_of(sf: Surefoot) -> str:
+    """Where the store of a worker is, without a password: a worker of another store than was meant looks idle."""
+    store: Any = sf.store
+    return store.describe()[0] if hasattr(store, "describe") else str(getattr(store, "path", "memory:"))
 
 
 # --- queues -----------------------------------------------------------------------------------------------------
