@@ -170,6 +170,9 @@ def test_a_server_that_is_away_is_told_from_one_that_refuses(cluster: PrivatePos
     with pytest.raises(StoreRefused) as refused:
         Surefoot(database.replace(cluster.password, "wrong"))
     assert not isinstance(refused.value, StoreUnreachable)
+    with pytest.raises(StoreRefused, match="switch SSL on there") as refused:
+        Surefoot(database + "?sslmode=require")
+    assert not isinstance(refused.value, StoreUnreachable)
     cluster.stop()
     with pytest.raises(StoreUnreachable, match="check host and port"):
         Surefoot(database)

@@ -23,7 +23,8 @@ from ..effects.effect import DEFAULT_TIMEOUT_SECONDS
 from ..runtime.engine import Engine
 from ..runtime.outside import outside_session
 from ..runtime.scope import current
-from ..runtime.step import check_function, seconds_of
+from ..runtime.spans import optional_span
+from ..runtime.step import check_function
 from .chain import State, state_of
 from .contract import Mode, TokenContract, token_contract
 from .errors import CredentialError, NeedsReconnect, NotRefreshed
@@ -82,8 +83,8 @@ class Credential:
             refresh,
             self.contract,
             self._keys,
-            timeout=seconds_of(timeout, f"{what}: timeout") or DEFAULT_TIMEOUT_SECONDS,
-            budget=seconds_of(budget, f"{what}: budget") or DEFAULT_BUDGET_SECONDS,
+            timeout=optional_span(timeout, f"{what}: timeout") or DEFAULT_TIMEOUT_SECONDS,
+            budget=optional_span(budget, f"{what}: budget") or DEFAULT_BUDGET_SECONDS,
         )
         self._seen: Standing | None = None
         self._turn = threading.Lock()

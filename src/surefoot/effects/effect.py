@@ -26,7 +26,8 @@ from ..core.values import ArgumentsCodec, Codec, resolve_hints
 from ..runtime.outside import finders, outside_session
 from ..runtime.scope import current
 from ..runtime.session import Session
-from ..runtime.step import Named, check_function, first_name, refuse_lost_context, seconds_of
+from ..runtime.spans import optional_span
+from ..runtime.step import Named, check_function, first_name, refuse_lost_context
 from .same_transaction import SameTransaction
 from .scope import Scope, pin_scope
 
@@ -76,8 +77,8 @@ class Effect(Named, Generic[P, R]):
         former = (formerly,) if isinstance(formerly, str) else tuple(formerly)
         self.names = (self.name, *(check_name(n, "former name") for n in former))
         self.identity, self.scope = identity, scope
-        self.timeout_seconds = seconds_of(timeout, f"effect {self.name!r}: timeout") or DEFAULT_TIMEOUT_SECONDS
-        self.budget_seconds = seconds_of(budget, f"effect {self.name!r}: budget") or DEFAULT_BUDGET_SECONDS
+        self.timeout_seconds = optional_span(timeout, f"effect {self.name!r}: timeout") or DEFAULT_TIMEOUT_SECONDS
+        self.budget_seconds = optional_span(budget, f"effect {self.name!r}: budget") or DEFAULT_BUDGET_SECONDS
         names = [parameter.name for parameter in parameters_of(function)]
         self.skip = 2 if self.is_method else 1
         if len(names) < self.skip or names[self.skip - 1] != "attempt":

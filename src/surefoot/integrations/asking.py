@@ -15,7 +15,7 @@ from ..core.approval import Approval
 from ..core.ids import check_id
 from ..runtime import approvals
 from ..runtime.scope import require
-from ..runtime.step import seconds_of
+from ..runtime.spans import optional_span
 
 
 class Asks(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class Asks(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         """UsageError for what cannot be asked."""
         check_id(self.by, "Asks(by=)")
-        seconds_of(self.within, "Asks(within=)")
+        optional_span(self.within, "Asks(within=)")
 
 
 def ask(asks: Asks, artifact: Any) -> Approval:

@@ -163,7 +163,7 @@ class Surefoot:
 
     def worker(
         self,
-        workflows: Sequence[Workflow[..., Any]] = (),
+        workflows: Workflow[..., Any] | Sequence[Workflow[..., Any]] = (),
         *,
         queues: Sequence[str] = ("default",),
         concurrency: int = 100,
@@ -178,7 +178,7 @@ class Surefoot:
 
     def work(
         self,
-        workflows: Sequence[Workflow[..., Any]] = (),
+        workflows: Workflow[..., Any] | Sequence[Workflow[..., Any]] = (),
         *,
         queues: Sequence[str] = ("default",),
         concurrency: int = 100,
@@ -193,7 +193,7 @@ class Surefoot:
 
     async def work_async(
         self,
-        workflows: Sequence[Workflow[..., Any]] = (),
+        workflows: Workflow[..., Any] | Sequence[Workflow[..., Any]] = (),
         *,
         queues: Sequence[str] = ("default",),
         concurrency: int = 100,

@@ -10,6 +10,7 @@ end of the next one, in the order of their ids, so that each is waited for by on
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
 
@@ -42,6 +43,7 @@ class Reaper:
         self._ended: set[int] = set()
         self.next_worker = 0
         """The owner whose end is waited for; 0 while there is no other worker."""
+        self._alike: list[int] = []
 
     @property
     def is_told(self) -> bool:
@@ -56,6 +58,12 @@ class Reaper:
         self._due_at = now + LOOK_SECONDS * (0.75 + random_number() / 2)
         return self.look()
 
+    def behind(self, number: int) -> int:
+        """How many workers that serve the same come before this one at that turn; each turn is led by another."""
+        alike = self._alike
+        mine = bisect_left(alike, self._engine.owner)
+        return (mine + number) % (len(alike) + 1)
+
     def hurry(self, ended: int) -> None:
         """This owner seems to be gone: look when asked next."""
         self._ended.add(ended)
@@ -67,7 +75,9 @@ class Reaper:
         share, hinted = _share(owners), self._ended
         self._ended = set[int]()
         dead = [owner for owner in owners if self._is_dead(owner, 1.0 if owner.id in hinted else share)]
-        self.next_worker = _next(engine.owner, [owner for owner in owners if owner not in dead])
+        others = [owner for owner in owners if owner not in dead]
+        self.next_worker = _next(engine.owner, others)
+        self._alike = sorted(owner.id for owner in others if owner.serves == engine.serves)
         orphans_due = engine.clock.lease_now() >= self._orphans_at
         term = engine.term()
         if not dead and not orphans_due and term == self._term:

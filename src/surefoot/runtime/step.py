@@ -24,6 +24,7 @@ from ..core.policy import delay_seconds
 from ..core.values import ArgumentsCodec, Codec, resolve_hints
 from .scope import current
 from .session import Session
+from .spans import optional_span
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -98,16 +99,6 @@ def check_raises(raises: Any, name: str) -> tuple[type[BaseException], ...]:
     return classes
 
 
-def seconds_of(value: timedelta | float | None, what: str) -> float | None:
-    """A positive time in seconds, or None."""
-    if value is None:
-        return None
-    seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
-    if not 0 < seconds < float("inf"):
-        raise UsageError(f"{what} must be a positive time, found {value!r}")
-    return seconds
-
-
 class Named:
     """What steps, effects and workflows share: a function under a name."""
 
@@ -159,7 +150,7 @@ class Step(Named, Generic[P, R]):
         if retries < 0:
             raise UsageError(f"step {self.name!r}: retries must be 0 or more, found {retries}")
         self.retries = retries
-        self.timeout_seconds = seconds_of(timeout, f"step {self.name!r}: timeout")
+        self.timeout_seconds = optional_span(timeout, f"step {self.name!r}: timeout")
         self.raises = check_raises(raises, self.name)
         self.skip = 1 if self.is_method else 0
         self.arguments = ArgumentsCodec(function, f"step {self.name!r}", skip=self.skip, ignore=ignore)

@@ -11,7 +11,6 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -38,13 +37,23 @@ CONCURRENCY_MAX = 10_000
 CLAIMS_MAX = 50
 TURNS_MAX = 1000
 POLL_SECONDS = 0.2
+TURN_SECONDS = 0.003
+"""How long a worker that hears of a ready run leaves it to the one before: about what a claim takes."""
+BEHIND_MAX = 3
+SHOWN_MAX = 5
 OUTAGE_SECONDS_MAX = 5.0
 log = logging.getLogger("surefoot")
 
 
-def workflows_served(given: Sequence[Workflow[..., Any]]) -> dict[tuple[str, str], Workflow[..., Any]]:
+def workflows_served(
+    given: Workflow[..., Any] | Sequence[Workflow[..., Any]],
+) -> dict[tuple[str, str], Workflow[..., Any]]:
     """The code by name and version; all decorated workflows if none are given. UsageError where there is none."""
-    chosen = list(given) or [workflow for workflow in all_workflows() if not workflow.skip]
+    if not isinstance(given, Workflow | list | tuple | set | frozenset):
+        raise UsageError(f"workflows= takes decorated workflows, found {given!r:.120}")
+    chosen = [given] if isinstance(given, Workflow) else list(given)
+    if not chosen:
+        chosen = [workflow for workflow in all_workflows() if not workflow.skip]
     for workflow in chosen:
         if not isinstance(cast("Any", workflow), Workflow):
             raise UsageError(f"workflows= takes decorated workflows, found {workflow!r}")
@@ -70,11 +79,13 @@ class Worker:
         runner: Runner,
         switch: StopSwitch,
         *,
-        workflows: Sequence[Workflow[..., Any]] = (),
+        workflows: Workflow[..., Any] | Sequence[Workflow[..., Any]] = (),
         queues: Sequence[str] = (DEFAULT_QUEUE,),
         concurrency: int = CONCURRENCY,
     ) -> None:
         """Nothing is claimed or written yet."""
+        if not isinstance(queues, str | list | tuple | set | frozenset):
+            raise UsageError(f"queues= takes names of queues, found {queues!r:.120}")
         names = (queues,) if isinstance(queues, str) else tuple(dict.fromkeys(queues))
         if not names:
             raise UsageError(
@@ -91,7 +102,7 @@ class Worker:
         self._alarm = Alarm(engine)
         self._threads, self._loop = Threads(), Loop()
         self._active: dict[str, Run] = {}
-        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._rung, self._rings = threading.Event(), list[float]()
         self._unhear: Callable[[], object] = bool
         self._asked = False
         self._left: dict[str, Run] = {}
@@ -99,6 +110,7 @@ class Worker:
         self._turns: dict[tuple[str, str], int] = {}
         self._turn_number = 0
         self._outage_seconds = 0.0
+        self._looks = True
         self._thread: threading.Thread | None = None
         self._over = threading.Event()
         self._failure: BaseException | None = None
@@ -133,7 +145,7 @@ class Worker:
         self._runner.workers.add(self)
         self._engine.listeners.add(self.ring)
         if isinstance(self._engine.store, Rings):
-            self._unhear = self._engine.store.hear(self.ring)
+            self._unhear = self._engine.store.hear(self._hear)
         self._lookout.start()
         self._switch.enter()
 
@@ -168,7 +180,16 @@ class Worker:
 
     def ring(self) -> None:
         """Look for work now."""
-        self._bell.put(None)
+        self._ring(0.0)
+
+    def _hear(self, number: int | None) -> None:
+        """All workers hear that a run is ready; it is one's turn, and the others look if that one has not taken it."""
+        behind = 0 if number is None else self._reaper.behind(number)
+        self._ring(min(behind, BEHIND_MAX) * TURN_SECONDS)
+
+    def _ring(self, later: float) -> None:
+        self._rings.append(later)
+        self._rung.set()
 
     # --- the thread that claims -------------------------------------------------------------------------------------
 
@@ -184,7 +205,7 @@ class Worker:
                     announced = True
                 seconds = self._turn()
                 self._outage_seconds = 0.0
-            except SurefootError as error:
+            except Exception as error:
                 seconds = self._after(error)
             if seconds:
                 self._wait(seconds)
@@ -195,7 +216,8 @@ class Worker:
         slots = min(self._concurrency - len(self._active), CLAIMS_MAX)
         told = self._reaper.is_told  # of a process that is gone: its runs are freed first
         taken = self._claim(slots) if slots and not told else 0
-        made_ready = self._reaper.look_if_due() + self._alarm.look_if_due()
+        self._looks = not (taken and self._looks)  # not beside the beginning of what was just taken, but the next time
+        made_ready = self._reaper.look_if_due() + self._alarm.look_if_due() if self._looks else 0
         if told or made_ready or (slots and taken == slots):
             return 0.0
         idle = slots and not taken  # else the end of a run rings before long
@@ -234,15 +256,22 @@ class Worker:
             del self._turns[next(iter(self._turns))]
 
     def _wait(self, seconds: float) -> None:
-        try:
-            self._bell.get(timeout=seconds)
-            while True:
-                self._bell.get_nowait()
-        except Empty:
-            return
+        # not a queue's get: with a timeout it may wait for ever when a signal comes near its end (before Python 3.13)
+        if self._rung.wait(seconds) and (later := self._heard()):
+            self._rung.wait(later)  # whatever rings meanwhile ends this
+            self._heard()
 
-    def _after(self, error: SurefootError) -> float:
-        if not self._outage_seconds:
+    def _heard(self) -> float:
+        """When to look because of what rang since the last call; a ring that is lost here is followed by a look."""
+        self._rung.clear()
+        rings, self._rings = self._rings, []
+        return min(rings, default=0.0)
+
+    def _after(self, error: Exception) -> float:
+        """How long to rest. Even an error that nobody foresaw must not end the worker, and every run of it with it."""
+        if not isinstance(error, SurefootError):
+            log.error("a worker could not look for work, and tries again", exc_info=error)
+        elif not self._outage_seconds:
             log.warning("a worker cannot use its store, and tries again: %s", error)
         self._outage_seconds = min(max(self._outage_seconds * 2, POLL_SECONDS), OUTAGE_SECONDS_MAX)
         return self._outage_seconds * (0.5 + random_number() / 2)
@@ -301,7 +330,7 @@ class Worker:
     def _ended(self, claim: Claim, outcome: Run | BaseException) -> None:
         run = claim.run
         if isinstance(outcome, LeaseLost):
-            log.warning("run %r of %s was taken over by another owner while it ran here", run.id, run.workflow)
+            log.warning("run %r of %s was ended or taken over by another owner while it ran here", run.id, run.workflow)
         elif isinstance(outcome, BaseException):
             self._left[run.id] = run
             log.error("run %r of %s stopped here and is given back: %s", run.id, run.workflow, outcome)
@@ -321,7 +350,6 @@ class Worker:
             self._runner.stop_claimed()
             self._wait(POLL_SECONDS)
             if self._engine.clock.lease_now() > give_up:
-                log.warning("%d steps did not end within the grace time", len(self._active))
                 self._abandon()
                 return
         try:
@@ -332,8 +360,11 @@ class Worker:
 
     def _abandon(self) -> None:
         """What still runs here is given back as it is, if the store takes it: the process ends at once."""
+        runs = [*self._active.values(), *self._left.values()]
+        if runs:
+            log.warning("a worker ends with %d steps under way; they are run again: %s", len(runs), _named(runs))
         try:
-            self._release([*self._active.values(), *self._left.values()], "its worker was told to end at once")
+            self._release(runs, "its worker was told to end at once")
         except Exception as error:
             log.warning("a worker ended at once; its runs are freed by others: %s", error)
 
@@ -376,6 +407,11 @@ class Worker:
     ) -> None:
         """Stop it, and wait until all is given back."""
         await _undisturbed(self.stop)
+
+
+def _named(runs: Sequence[Run]) -> str:
+    names = [repr(run.id) for run in runs[:SHOWN_MAX]]
+    return ", ".join(names) + (f" and {len(runs) - SHOWN_MAX} more" if len(runs) > SHOWN_MAX else "")
 
 
 async def _undisturbed(work: Callable[[], None]) -> None:

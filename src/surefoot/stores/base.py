@@ -107,8 +107,11 @@ class Watches(Protocol):
 class Rings(Protocol):
     """A store that can wake workers of other processes. A hint: all of them lost, a worker polls."""
 
-    def hear(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener`, on a thread of the store's, when a run has become ready; what is returned ends that."""
+    def hear(self, listener: Callable[[int | None], None]) -> Callable[[], None]:
+        """Call `listener`, on a thread of the store's, when a run has become ready; what is returned ends that.
+
+        It gets a number that is the same for all who hear this one and another the next time, or None.
+        """
         ...
 
 

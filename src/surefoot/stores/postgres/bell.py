@@ -52,21 +52,21 @@ class Bell:
                 link.drop()  # workers poll
         link.drop()
 
-    def hear(self, listener: Callable[[], None]) -> Callable[[], None]:
+    def hear(self, listener: Callable[[int | None], None]) -> Callable[[], None]:
         """Call `listener` whenever it rings; what is returned ends that."""
         over = threading.Event()
         threading.Thread(target=self._listen, args=(listener, over), name="surefoot-ears", daemon=True).start()
         return over.set
 
-    def _listen(self, listener: Callable[[], None], over: threading.Event) -> None:
+    def _listen(self, listener: Callable[[int | None], None], over: threading.Event) -> None:
         listen = self._queries["listen"].encode()
         while not (over.is_set() or self._closing.is_set()):
             try:
                 with psycopg.connect(self._address.conninfo, autocommit=True) as connection:
                     connection.execute(listen)
-                    listener()  # for what rang while nobody listened
+                    listener(None)  # for what rang while nobody listened
                     while not (over.is_set() or self._closing.is_set()):
-                        for _ in connection.notifies(timeout=AGAIN_SECONDS, stop_after=1):
-                            listener()
+                        for notice in connection.notifies(timeout=AGAIN_SECONDS, stop_after=1):
+                            listener(int(notice.payload) if notice.payload.isdecimal() else None)
             except psycopg.Error:
                 self._closing.wait(AGAIN_SECONDS)

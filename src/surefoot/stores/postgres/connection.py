@@ -32,6 +32,8 @@ UNIQUE, NO_RIGHT = "23505", "42501"
 AWAY = ("08", "53300", "57P01", "57P02", "57P03")
 # What a server without a free connection says, where it speaks English, and pgbouncer while its server is away.
 NOT_NOW = ("too many clients", "connection slots", "server login", "connect failed", "query_wait_timeout")
+# What the client library says, in English where nobody translates it: no waiting helps against this.
+NO_SSL = "SSL was required"
 ONCE_MORE = frozenset({SERIALIZATION, DEADLOCK, LOCK_TIMEOUT})
 
 
@@ -194,6 +196,8 @@ def refused(address: Address, error: psycopg.Error) -> StoreError:
         advice = "grant this role its rights on the schema, or use the role that made it"
     elif "read-only" in message:
         advice = "it is a standby, which cannot be written; give the address of its primary, or of all servers"
+    elif NO_SSL in message:
+        advice = "switch SSL on there, or leave sslmode=require out of the URL"
     elif isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
         advice = "check user, password and database"
     else:
@@ -218,6 +222,8 @@ def is_away(address: Address, error: psycopg.Error) -> bool:
         return False
     if error.sqlstate is not None:
         return error.sqlstate.startswith(AWAY)
+    if NO_SSL in str(error):
+        return False
     if any(words in str(error) for words in NOT_NOW):
         return True
     ping = psycopg.pq.PGconn.ping(address.conninfo.encode())

@@ -292,5 +292,5 @@ SET statement_timeout = 0;
 LISTEN {schema};
 
 -- name: ring
--- Wake idle workers; a statement and a commit of its own, which waits for no disk.
-SELECT set_config('synchronous_commit', 'off', true), pg_notify(%b::text, '');
+-- Wake idle workers, with a number by which they take turns; a statement and a commit of its own, which waits for no disk.
+SELECT set_config('synchronous_commit', 'off', true), pg_notify(%b::text, (random() * 1000000)::integer::text);

@@ -77,7 +77,8 @@ def _version(link: Link, queries: dict[str, str]) -> int | None:
     exists, ours, tables, may_use, may_create = link.rows(queries["found_schema"], (address.schema,))[0]
     if not may_use:
         raise StoreRefused(
-            f"{address.shown}: this role has no right to use the schema; GRANT USAGE on it, and on its tables"
+            f"{address.shown}: this role has no right to use the schema; GRANT USAGE on it, and on its tables: "
+            f"`surefoot migrate --grant ROLE` does, as the role that made it"
         )
     if ours:
         version = link.rows(queries["version"])[0][0]

@@ -378,7 +378,7 @@ class PostgresStore:
             self._watch.close()
         return ended
 
-    def hear(self, listener: Callable[[], None]) -> Callable[[], None]:
+    def hear(self, listener: Callable[[int | None], None]) -> Callable[[], None]:
         """Wake-ups from all processes that use this schema; see `stores.base.Rings`."""
         return self._bell.hear(listener)
 

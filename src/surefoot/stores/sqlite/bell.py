@@ -18,7 +18,7 @@ REST_SECONDS = 0.02
 
 
 def hear(
-    open_reader: Callable[[], sqlite3.Connection], closing: threading.Event, listener: Callable[[], None]
+    open_reader: Callable[[], sqlite3.Connection], closing: threading.Event, listener: Callable[[int | None], None]
 ) -> Callable[[], None]:
     """Call `listener` when another connection has committed and a run is ready; what is returned ends that."""
     over = threading.Event()
@@ -35,7 +35,7 @@ def hear(
                 if version != seen:
                     seen = version
                     if db.execute(QUERIES["any_ready"]).fetchone() is not None:
-                        listener()
+                        listener(None)
                         over.wait(REST_SECONDS)
         except sqlite3.Error:
             return

@@ -467,7 +467,7 @@ class SqliteStore:
         """True if that owner's mark has been dropped."""
         return self._presence.is_gone(owner_id)
 
-    def hear(self, listener: Callable[[], None]) -> Callable[[], None]:
+    def hear(self, listener: Callable[[int | None], None]) -> Callable[[], None]:
         """Wake-ups from other processes; see `stores.base.Rings`."""
         return hear(lambda: open_connection(self.path), self._closing, listener)
 
