@@ -12,7 +12,7 @@
 #   make test-frameworks        agents of published frameworks, killed, each in its own environment  (ARGS=NAME for one)
 #   make test-frameworks-light  those that CI runs
 #   make test-engines           Temporal, DBOS, Restate, LangGraph, Celery, Absurd, kairo: killed as published, and with Surefoot inside
-#   make breaks  breaks each safety rule on purpose, and says which test sees it    (about two hours; ARGS="proxy crashtest" for areas)
+#   make breaks  breaks each safety rule on purpose, and says which test sees it    (about three hours; ARGS="proxy crashtest" for areas)
 #   make clean   remove everything that the targets above made, results included
 
 SHELL   := /bin/bash
