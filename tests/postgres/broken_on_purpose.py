@@ -36,6 +36,20 @@ CHANGES = [
         rule="R7",
     ),
     Change(
+        "what comes to stand in front of a backlog is never looked at while that lasts",
+        "stores/postgres/desk.py",
+        "        if uses < FRONT_USES:\n",
+        "        if True:\n",
+        "tests/postgres/test_fronts.py -k after_a_few_looks",
+    ),
+    Change(
+        "what stands in front of a backlog is forgotten where that ends",
+        "stores/postgres/desk.py",
+        "            return known is not None\n",
+        "            return False\n",
+        "tests/postgres/test_fronts.py -k everything_is_looked_at",
+    ),
+    Change(
         "an entry alone is not judged by its fence token",
         "stores/postgres/store.py",
         "        if answer.verdict not in RECORDED:\n",

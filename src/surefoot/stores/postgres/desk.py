@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.dispatch import Queue, Ready, Served
@@ -13,6 +13,9 @@ from ..records import open_mail, open_owner, open_queue, open_schedule
 
 KEYS_MAX = 64
 KEYS_PER_LOOK = 8
+FRONT_USES = 16
+NOWHERE = (1 << 63) - 1
+"""A priority that no row has, so that all rows come after it."""
 Read = Callable[[str, Any], list[tuple[Any, ...]]]
 """(query, parameters) -> rows."""
 
@@ -45,18 +48,58 @@ def _held(served: Served) -> dict[str, Any]:
     }
 
 
+class Fronts:
+    """Where the ready rows of a backlog began at the last look, so that the next one need not pass all that are gone.
+
+    Rows that have been taken stay in the index as long as anybody's snapshot may see them, and thousands of them are
+    passed for each claim. A row that came to stand in front of a front is found by the next look that uses none: after
+    a few looks, and at once where there is no backlog any more.
+    """
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._known: dict[tuple[Served, str], tuple[int, float, int]] = {}
+
+    def of(self, served: Served, queue: str) -> tuple[int, float]:
+        """(priority, since); such that everything is looked at if none is known."""
+        priority, since, _ = self._known.get((served, queue), (NOWHERE, 0.0, 0))
+        return priority, since
+
+    def move(self, served: Served, queue: str, rows: Sequence[Ready], limit: int) -> bool:
+        """Remember where these begin, if they show a backlog; True if a front was used, and more may lie before it."""
+        ready = [row for row in rows if row.queue == queue and not row.due_at]
+        known = self._known.pop((served, queue), None)
+        if len(ready) < limit:
+            return known is not None
+        priority, since = min((-row.priority, row.since) for row in ready)
+        uses = known[2] + 1 if known is not None else 0
+        if uses < FRONT_USES:
+            self._known[served, queue] = -priority, since, uses
+        return False
+
+    def clear(self) -> None:
+        """Forget them."""
+        self._known.clear()
+
+
 def ready_rows(
-    read: Read, served: Served, now: float, limit: int, last_keys: dict[str, str]
+    read: Read, served: Served, now: float, limit: int, last_keys: dict[str, str], fronts: Fronts
 ) -> tuple[list[Ready], dict[str, tuple[Any, ...]], dict[str, tuple[Any, ...]]]:
     """Ready rows: the foremost of each queue, and some of each key, so that one busy key cannot hide the others.
 
     With those that were found at once come, as rows of `load_runs`, their runs by id; and as rows of `load_queue` the
     limits of their queues by name. `last_keys` remembers where the last look at a queue's keys ended; the next one goes
-    on from there.
+    on from there. `fronts` does so for the rows of a backlog.
     """
     held = _held(served)
-    answer = read("find_ready", {"queues": list(served.queues), "limit": limit, "now": now, **held})
-    found = {row[0]: row_of(row[:9]) for row in answer}
+    while True:
+        begin = [fronts.of(served, queue) for queue in served.queues]
+        places = {"priorities": [priority for priority, _ in begin], "sinces": [since for _, since in begin]}
+        answer = read("find_ready", {"queues": list(served.queues), "limit": limit, "now": now, **places, **held})
+        found = {row[0]: row_of(row[:9]) for row in answer}
+        before = [fronts.move(served, queue, [*found.values()], limit) for queue in served.queues]
+        if not any(before):
+            break
     for queue in served.queues:
         if sum(row.queue == queue for row in found.values()) < limit:
             continue

@@ -57,12 +57,24 @@ SELECT set_config('synchronous_commit', CASE WHEN current_setting('synchronous_c
 
 -- name: find_ready
 -- Of each queue the foremost rows that nobody has, and those that slept until now, which this worker can run; each with
--- its run, the last entry of its journal, and the limits of its queue.
+-- its run, the last entry of its journal, and the limits of its queue. In front of (priority, since) there was none the last
+-- time at that priority: what lies there are rows that are gone, which an old snapshot keeps from being removed.
 SELECT q.run, q.queue, q.workflow, q.version, q.key, q.priority, q.since, q.due_at, q.owner,
     r.num, r.record, r.digest, r.status, e.seq, e.digest, l.record, l.digest, l.changes
-FROM unnest(%(queues)b::text[]) AS asked (queue) CROSS JOIN LATERAL (
+FROM unnest(%(queues)b::text[], %(priorities)b::bigint[], %(sinces)b::double precision[])
+    AS asked (queue, priority, since) CROSS JOIN LATERAL (
     (SELECT run, queue, workflow, version, key, priority, since, due_at, owner FROM {schema}.queue q
-    WHERE q.owner = 0 AND q.due_at = 0 AND q.queue = asked.queue
+    WHERE q.owner = 0 AND q.due_at = 0 AND q.queue = asked.queue AND q.priority > asked.priority
+    AND (q.workflow, q.version) IN (SELECT * FROM unnest(%(workflows)b::text[], %(versions)b::text[]))
+    ORDER BY q.priority DESC, q.since LIMIT %(limit)b::bigint)
+    UNION ALL
+    (SELECT run, queue, workflow, version, key, priority, since, due_at, owner FROM {schema}.queue q
+    WHERE q.owner = 0 AND q.due_at = 0 AND q.queue = asked.queue AND q.priority = asked.priority AND q.since >= asked.since
+    AND (q.workflow, q.version) IN (SELECT * FROM unnest(%(workflows)b::text[], %(versions)b::text[]))
+    ORDER BY q.since LIMIT %(limit)b::bigint)
+    UNION ALL
+    (SELECT run, queue, workflow, version, key, priority, since, due_at, owner FROM {schema}.queue q
+    WHERE q.owner = 0 AND q.due_at = 0 AND q.queue = asked.queue AND q.priority < asked.priority
     AND (q.workflow, q.version) IN (SELECT * FROM unnest(%(workflows)b::text[], %(versions)b::text[]))
     ORDER BY q.priority DESC, q.since LIMIT %(limit)b::bigint)
     UNION ALL

@@ -23,7 +23,7 @@ from ...core.schedule import Schedule
 from ...core.writes import Join, StartRun, TakeEffect, Write
 from ..base import Overlay
 from ..records import open_effect, open_mail, open_owner, open_queue, open_run, open_schedule
-from .desk import Read, ready_rows, row_of
+from .desk import Fronts, Read, ready_rows, row_of
 
 REMEMBERED_MAX = 20_000
 
@@ -53,12 +53,14 @@ class Memory:
         self.effects: dict[str, SeenEffect] = {}
         self.owners: dict[int, bytes] = {}
         self.last_keys: dict[str, str] = {}
+        self.fronts = Fronts()
 
     def forget(self) -> None:
         """From now on everything is read first."""
         self.runs.clear()
         self.effects.clear()
         self.owners.clear()
+        self.fronts.clear()
 
     def tidy(self) -> None:
         """Keep it small."""
@@ -201,7 +203,7 @@ class Sight:
 
     def load_ready(self, served: Served, now: float, limit: int) -> list[Ready]:
         """Rows that nobody has; runs and queues are read along, and count as seen once they are asked for."""
-        rows, runs, queues = ready_rows(self._read, served, now, limit, self._memory.last_keys)
+        rows, runs, queues = ready_rows(self._read, served, now, limit, self._memory.last_keys, self._memory.fronts)
         lacking = [row.run_id for row in rows if row.run_id not in runs and row.run_id not in self.runs]
         if lacking:
             runs.update((row[0], row) for row in self._read("load_runs", (lacking,)))
