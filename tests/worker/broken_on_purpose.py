@@ -80,6 +80,34 @@ CHANGES = [
         "true",
         "tests/postgres/test_opening.py -k right",
     ),
+    Change(
+        "an error that nobody foresaw ends a worker, and every run of it with it",
+        "runtime/worker.py",
+        "            except Exception as error:\n                seconds",
+        "            except SurefootError as error:\n                seconds",
+        "tests/worker/test_turns.py -k nobody_foresaw",
+    ),
+    Change(
+        "a worker that always finds work looks at nobody else",
+        "runtime/worker.py",
+        "        self._looks = not (taken and self._looks)",
+        "        self._looks = not taken",
+        "tests/worker/test_turns.py -k always_finds_work",
+    ),
+    Change(
+        "all who hear a ring are first",
+        "runtime/reaper.py",
+        "        return (mine + number) % (len(alike) + 1)\n",
+        "        return (mine + number) % 1\n",
+        "tests/worker/test_turns.py -k led_by_one",
+    ),
+    Change(
+        "a worker that has to end at once goes on to wait for its database",
+        "runtime/stopping.py",
+        "        _on_a_thread(self._at_once)\n",
+        "",
+        "tests/worker/test_waiting_for_the_store.py -k went_away",
+    ),
 ]
 
 if __name__ == "__main__":
