@@ -5,6 +5,7 @@ exist, and the snippets in PLANTED prove that the rule can fail: a check that no
 """
 
 import ast
+import gc
 import importlib
 import io
 import re
@@ -91,10 +92,23 @@ def folder_of(path: str) -> str:
     return {"__init__": "", "__main__": "cli"}.get(first, first)
 
 
+def parsed(source: str) -> ast.Module:
+    """Its tree, made while no garbage of others is collected.
+
+    That may log a traceback, for which CPython 3.11 parses a line of code, and then it refuses the tree that was under
+    way (SystemError: AST constructor recursion depth mismatch).
+    """
+    gc.disable()
+    try:
+        return ast.parse(source)
+    finally:
+        gc.enable()
+
+
 def imports(path: str, source: str) -> Iterator[tuple[int, str]]:
     """Every imported name with its line, absolute (`surefoot.core.run.Run`), also below TYPE_CHECKING."""
     here = ["surefoot", *path.split("/")[:-1]]
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -105,7 +119,7 @@ def imports(path: str, source: str) -> Iterator[tuple[int, str]]:
 
 def full_names(source: str) -> Iterator[tuple[ast.expr, str]]:
     """Every used name with its import undone: after `from time import time as t`, `t` is `time.time`."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     known: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -179,7 +193,7 @@ def core_is_pure(path: str, source: str) -> Iterator[str]:
     for node, name in full_names(source):
         if name in ("open", "print", "input", "sys.argv", "sys.stdin", "sys.stdout", "sys.stderr"):
             yield f"{path}:{node.lineno}: core uses {name}"
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
             yield f"{path}:{node.lineno}: core is not async; a flow yields commands"
 
@@ -192,7 +206,7 @@ def drivers_stay_at_home(path: str, source: str) -> Iterator[str]:
 
 
 def functions_fit(path: str, source: str) -> Iterator[str]:
-    for function in functions(ast.parse(source)):
+    for function in functions(parsed(source)):
         length = (function.end_lineno or function.lineno) - function.lineno + 1
         if length > FUNCTION_LINES_MAX:
             yield f"{path}:{function.lineno}: {function.name} has {length} lines, {FUNCTION_LINES_MAX} at most"
@@ -205,7 +219,7 @@ def modules_fit(path: str, source: str) -> Iterator[str]:
 
 
 def protocols_are_narrow(path: str, source: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if not isinstance(node, ast.ClassDef):
             continue
         bases = {ast.unparse(base).split("[")[0].split(".")[-1] for base in node.bases}
@@ -224,7 +238,7 @@ def bytes_never_become_code(path: str, source: str) -> Iterator[str]:
 
 
 def sql_stays_in_sql_files(path: str, source: str) -> Iterator[str]:
-    tree = ast.parse(source)
+    tree = parsed(source)
     prose = docstrings(tree)
     for node in ast.walk(tree):
         match node:
@@ -256,7 +270,7 @@ def only_the_clock_reads_the_outside(path: str, source: str) -> Iterator[str]:
 def only_apply_changes_a_status(path: str, source: str) -> Iterator[str]:
     if folder_of(path) in ("demo", "testing", "crashtest"):  # they hold other people's statuses, such as HTTP's
         return
-    tree = ast.parse(source)
+    tree = parsed(source)
     for node in ast.walk(tree):
         match node:
             case ast.Assign(targets=targets):

@@ -183,9 +183,9 @@ CHANGES = [
     Change(
         "a worker takes versions that it has not: PostgreSQL",
         "stores/postgres/queries.sql",
-        "    AND (q.workflow, q.version) IN (SELECT * FROM unnest(%(workflows)b::text[], %(versions)b::text[]))\n"
-        "    ORDER BY q.priority DESC, q.since",
-        "    AND q.workflow = ANY (%(workflows)b::text[])\n    ORDER BY q.priority DESC, q.since",
+        "AND q.priority < asked.priority\n"
+        "    AND (q.workflow, q.version) IN (SELECT * FROM unnest(%(workflows)b::text[], %(versions)b::text[]))\n",
+        "AND q.priority < asked.priority\n    AND q.workflow = ANY (%(workflows)b::text[])\n",
         f"{CONTRACT} -k postgresql and cannot_run_is_left",
     ),
     Change(
@@ -334,8 +334,8 @@ CHANGES = [
     Change(
         "a step that outlasts the grace time keeps its run",
         "runtime/worker.py",
-        "self._release([*self._active.values(), *self._left.values()],",
-        "self._release([],",
+        'self._release(runs, "its worker was told',
+        'self._release([], "its worker was told',
         f"{TAKEOVER} -k outlasts_the_grace",
     ),
     Change(

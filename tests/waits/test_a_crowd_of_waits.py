@@ -16,6 +16,7 @@ from surefoot.core.dispatch_writes import ClaimReady
 from surefoot.core.run import RunStatus
 from surefoot.core.writes import StartRun
 from surefoot.stores.postgres import store as postgres_store
+from surefoot.stores.postgres.desk import NOWHERE
 from surefoot.stores.queries import load_queries
 from surefoot.stores.sqlite import desk
 from surefoot.stores.sqlite.store import SqliteStore
@@ -98,7 +99,8 @@ def test_postgresql_finds_due_timers_by_an_index_and_reads_only_what_is_due(post
     place = Place(lambda: store, fresh=lambda: place)
     store.transact([due_run(place, n) for n in range(3)])
     held = {"workflows": ["crowd"], "versions": [""]}
-    asked = {"queues": ["default"], "limit": 4, "now": AT + 100, **held}
+    everything = {"priorities": [NOWHERE], "sinces": [0.0]}
+    asked = {"queues": ["default"], "limit": 4, "now": AT + 100, **everything, **held}
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE surefoot.queue")
         for name, parameters in (("find_ready", asked), ("next_due", {"queues": ["default"], **held})):
