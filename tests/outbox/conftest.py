@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from surefoot import Surefoot
+from surefoot.testing.clock import FakeClock
 from surefoot.testing.ledger import Line, read_ledger
 from tests.outbox import world
+from tests.outbox.world import make_shop
 
 
 class Post:
@@ -56,3 +59,20 @@ def where(request: pytest.FixtureRequest, quick_path: Path) -> str:
         url: Any = request.getfixturevalue("postgres_url")
         return str(url)
     return str(quick_path / "shop.db")
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def virtual(clock: FakeClock) -> Iterator[Surefoot]:
+    """A memory store on a clock that the test turns."""
+    with Surefoot("memory:", clock=clock) as surefoot:
+        yield surefoot
+
+
+@pytest.fixture
+def connect(quick_path: Path) -> Callable[[], Any]:
+    return make_shop(str(quick_path / "shop.db"))

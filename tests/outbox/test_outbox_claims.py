@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +15,7 @@ from surefoot.outbox.delivery import Outcome
 from surefoot.testing.clock import FakeClock
 from tests.outbox.conftest import Post
 from tests.outbox.test_outbox_delivering import put, row_of
-from tests.outbox.world import keyed_mail, make_shop, opaque_mail, states
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def virtual(clock: FakeClock) -> Iterator[Surefoot]:
-    """A memory store on a clock that the test turns."""
-    with Surefoot("memory:", clock=clock) as surefoot:
-        yield surefoot
-
-
-@pytest.fixture
-def connect(quick_path: Path) -> Callable[[], Any]:
-    return make_shop(str(quick_path / "shop.db"))
+from tests.outbox.world import keyed_mail, opaque_mail, states
 
 
 def test_what_a_live_deliverer_has_claimed_is_left_to_it(connect: Callable[[], Any], quick_path: Path) -> None:

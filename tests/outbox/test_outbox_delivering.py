@@ -34,23 +34,6 @@ def sf(quick_path: Path) -> Iterator[Surefoot]:
         yield surefoot
 
 
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def virtual(clock: FakeClock) -> Iterator[Surefoot]:
-    """A memory store on a clock that the test turns."""
-    with Surefoot("memory:", clock=clock) as surefoot:
-        yield surefoot
-
-
-@pytest.fixture
-def connect(quick_path: Path) -> Callable[[], Any]:
-    return make_shop(str(quick_path / "shop.db"))
-
-
 def put(connect: Callable[[], Any], mail: Any, *args: Any, **options: Any) -> str:
     connection = connect()
     row = outbox.put(connection, mail, *args, **options)

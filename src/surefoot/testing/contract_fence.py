@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from ..core.dispatch_writes import FreeRun
 from ..core.journal import FENCE
 from ..core.writes import CancelRun, Verdict, Write
+from ..stores.base import Store
 from .contract import Check
 from .place import ALIVE, STRANGER, Place, all_slots, one, seen_by
 
@@ -52,26 +53,30 @@ def an_owner_that_remembers_its_run_learns_of_the_change_at_its_next_entry(place
 def an_entry_and_a_claim_at_once_leave_nothing_behind_the_fence(place: Place) -> None:
     """I5: what the old owner is told was recorded stands before the fence, and nothing of it behind."""
     for n in range(ROUNDS):
-        run_id, recorded = f"r{n}", list[str]()
         with place.open() as mine, place.open() as theirs:
-            mine.transact([place.join(), place.start(run_id)])
-            writes = [place.append(f"mine-{i}", run_id=run_id) for i in range(200)]
-            begun = threading.Event()
+            _race(place, mine, theirs, f"r{n}")
 
-            def write_until_fenced() -> None:
-                for write in writes:  # noqa: B023 - joined below, before the next round
-                    if one(mine, write).verdict is not Verdict.DONE:
-                        return
-                    recorded.append(write.draft.slot)  # noqa: B023
-                    begun.set()  # noqa: B023
 
-            owner = threading.Thread(target=write_until_fenced)
-            owner.start()
-            begun.wait(10)
-            assert one(theirs, place.claim(seen_by(STRANGER, gone=[ALIVE]), run_id)).verdict is Verdict.TOOK
-            assert one(theirs, place.append("theirs", run_id=run_id, fence=2)).verdict is Verdict.DONE
-            owner.join()
-            assert recorded and all_slots(theirs, run_id) == [*recorded, f"{FENCE}1.claim", "theirs"]
+def _race(place: Place, mine: Store, theirs: Store, run_id: str) -> None:
+    mine.transact([place.join(), place.start(run_id)])
+    writes = [place.append(f"mine-{i}", run_id=run_id) for i in range(200)]
+    recorded: list[str] = []
+    begun = threading.Event()
+
+    def write_until_fenced() -> None:
+        for write in writes:
+            if one(mine, write).verdict is not Verdict.DONE:
+                return
+            recorded.append(write.draft.slot)
+            begun.set()
+
+    owner = threading.Thread(target=write_until_fenced)
+    owner.start()
+    begun.wait(10)
+    assert one(theirs, place.claim(seen_by(STRANGER, gone=[ALIVE]), run_id)).verdict is Verdict.TOOK
+    assert one(theirs, place.append("theirs", run_id=run_id, fence=2)).verdict is Verdict.DONE
+    owner.join()
+    assert recorded and all_slots(theirs, run_id) == [*recorded, f"{FENCE}1.claim", "theirs"]
 
 
 def _cancel(place: Place) -> CancelRun:
